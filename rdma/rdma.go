@@ -1,0 +1,179 @@
+// Package rdma is the contract between links and the networks below them, in the words and with
+// the semantics of verbs: devices, registered regions, endpoints (queue pairs), posted writes with
+// immediate data, polled completions. Providers are the packages below it: verbs (libibverbs),
+// shm (processes of one host), tcp (any network) and loopback (one process, the reference).
+//
+// Data moves one way only: a rank writes into memory that its peer has registered and described
+// to it. Optional abilities (load/store mapping, device memory) are separate interfaces
+// that a value may also have.
+package rdma
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Errors that providers wrap. They are tested with errors.Is.
+var (
+	// ErrPeerLost means that the peer's process or host is gone, or that its connection broke.
+	ErrPeerLost = errors.New("peer lost")
+	// ErrAccess means that a remote key or range was refused. The endpoint is broken afterwards.
+	ErrAccess = errors.New("remote access error")
+	// ErrClosed means that the endpoint, queue, region or device was closed locally.
+	ErrClosed = errors.New("closed")
+	// ErrUnavailable means that a provider cannot work here (no device, no library, no permission).
+	ErrUnavailable = errors.New("provider unavailable")
+)
+
+// Attr describes a device. Latency and Bandwidth are expectations for choosing algorithms, not
+// promises.
+type Attr struct {
+	Provider   string        // "shm", "tcp", "verbs", "loopback"
+	Name       string        // the device within the provider: "mlx5_0:1", "eth0", "memfd"
+	Latency    time.Duration // one way, smallest message
+	Bandwidth  float64       // bytes per second, one way, largest message
+	MaxMessage int           // longest write, bytes
+	MaxPosted  int           // writes an endpoint holds before Post takes no more
+	MaxInline  int           // longest inline write, bytes; 0: no inline
+}
+
+// Device makes regions, queues and endpoints. All methods may be called from any goroutine.
+type Device interface {
+	Attr() Attr
+	// Alloc returns zeroed, registered memory outside the Go heap, page-aligned. purpose names it
+	// in accounts and messages.
+	Alloc(n int, purpose string) (Region, error)
+	// Register makes the caller's memory usable by the device until the region is closed. The
+	// slice is pinned meanwhile.
+	Register(b []byte) (Region, error)
+	// NewCQ makes a completion queue for at least depth outstanding completions. If ring is not
+	// nil, it is what an armed queue calls (see CQ.Arm); it must not block.
+	NewCQ(depth int, ring func()) (CQ, error)
+	// NewEndpoint makes an unconnected endpoint whose completions go to cq.
+	NewEndpoint(cq CQ, opts EndpointOptions) (Endpoint, error)
+	// Close releases everything that the device made. It never waits for a peer.
+	Close() error
+}
+
+// EndpointOptions has a usable zero value.
+type EndpointOptions struct {
+	// RecvDepth is how many writes with immediate from the peer may be unpolled at once. The user
+	// of the endpoint guarantees it, by credits. 0 means 64.
+	RecvDepth int
+	// OnLost, if not nil, is called at most once, from any goroutine, when the provider learns
+	// that the peer is gone or the connection is broken, also when nothing is posted. It must
+	// not block. The error wraps ErrPeerLost and says what was seen. It is not called after a
+	// local Close.
+	OnLost func(error)
+}
+
+// RemoteRegion is what a peer must know to write into a region: exchanged at bootstrap. On software
+// providers Key is unguessable and every access is checked against it and Len.
+type RemoteRegion struct {
+	Addr uint64 // base, as the owner's device counts addresses
+	Key  uint64
+	Len  uint64
+}
+
+// Region is registered memory. Close invalidates it for peers; it must not be closed while
+// local posts use it.
+type Region interface {
+	Bytes() []byte
+	Remote() RemoteRegion
+	Close() error
+}
+
+// Write asks for an RDMA WRITE of Local to Remote at Offset, followed, if HasImm, by a completion
+// with Imm at the peer. All bytes are visible at the peer before that completion is, and writes of
+// one endpoint land and complete in the order posted.
+type Write struct {
+	ID     uint64 // returned in the local completion
+	Local  []byte // inside Region, or any memory if Inline
+	Region Region // of Local; nil if Inline or empty
+	Remote RemoteRegion
+	Offset uint64
+	Imm    uint32
+	HasImm bool
+	// Signaled asks for a local completion. Unsignaled writes complete silently with the next
+	// signaled one; at least one write in MaxPosted/2 must be signaled.
+	Signaled bool
+	// Inline has the device take the bytes before Post returns. len(Local) ≤ Attr.MaxInline.
+	Inline bool
+}
+
+// Kind tells what completed.
+type Kind uint8
+
+// The kinds of completions.
+const (
+	Wrote    Kind = iota + 1 // a local signaled write: its Local may be reused
+	Received                 // a peer's write with immediate: its bytes are in place
+)
+
+// Completion reports a finished write, or the arrival of a peer's write with immediate.
+type Completion struct {
+	Kind     Kind
+	Endpoint uint32 // Endpoint.ID
+	ID       uint64 // Wrote: Write.ID
+	Imm      uint32 // Received
+	Len      int    // Received: bytes written, if the provider knows, else 0
+	Err      error  // Wrote: why it failed; the endpoint is broken then
+}
+
+// CQ is a completion queue, shared by any number of endpoints. Poll may be called by one goroutine at a time.
+type CQ interface {
+	// Poll moves up to len(cs) completions into cs and never blocks. It also drives providers that
+	// make progress in their user's time. The error is about the queue itself, not about a write.
+	Poll(cs []Completion) (int, error)
+	// Arm has the queue call its ring function once when a completion is there to poll, at once
+	// if one already is. Arming an armed queue changes nothing.
+	Arm() error
+	Close() error
+}
+
+// Endpoint is one end of a reliable, ordered connection to one peer. Post and Close may be called
+// from different goroutines; Post by one at a time.
+type Endpoint interface {
+	// ID names the endpoint in completions, unique in its device.
+	ID() uint32
+	// Address is what the peer's endpoint needs for Connect. Opaque, to be exchanged.
+	Address() []byte
+	// Connect pairs this endpoint with the peer's. Both ends must call it, in any order. It
+	// returns when writes may be posted; the peer may still be connecting.
+	Connect(ctx context.Context, remote []byte) error
+	// Post hands over writes in order and returns how many were taken. Fewer than len(ws) with a
+	// nil error means that the queue is full: poll and try again. It keeps no reference to ws.
+	Post(ws []Write) (int, error)
+	// Close breaks the connection; it is local and never waits for the peer.
+	Close() error
+}
+
+// LoadStore is an endpoint whose peer's regions can be mapped into this process (shm; loopback).
+// Plain stores by the peer become visible through sync/atomic accesses, as between goroutines.
+type LoadStore interface {
+	Endpoint
+	// Map returns the peer's region as local memory. The mapping is valid until the endpoint is
+	// closed; mapping the same region again returns the same memory.
+	Map(ctx context.Context, r RemoteRegion) ([]byte, error)
+	// Signal wakes the peer's bell (see Bell) if the peer sleeps. The caller has stored, with
+	// sync/atomic, what the peer waits for. When the peer is awake it costs one load.
+	Signal()
+}
+
+// BellDevice is a device whose peers wake its owner by LoadStore.Signal.
+type BellDevice interface {
+	Device
+	Bell() Bell
+}
+
+// Bell is what a rank sleeps on when nothing is left to poll. One goroutine waits, any may ring.
+// The waiter calls Arm, looks once more for work, and then either Sleeps or Disarms: no ring after Arm is lost.
+type Bell interface {
+	Arm()
+	// Sleep returns when rung since Arm, or after about d, or for no reason. The bell is disarmed after.
+	Sleep(d time.Duration)
+	Disarm()
+	// Ring wakes the waiter, if it is armed; else it does nothing.
+	Ring()
+}

@@ -1,0 +1,142 @@
+// Package schedule describes collective algorithms as data.
+//
+// A [Schedule] says what one rank does: a few lanes of steps over chunk indices. It holds no
+// pointer, byte length, element type or clock, so that one description serves the executor, the
+// verifier, the simulator and the reader. Algorithms (packages ring, tree, direct) are pure
+// functions that return schedules.
+//
+// # Words
+//
+// A chunk is the unit that an algorithm moves, named by its index in a buffer. The buffers of a
+// call are In (what the caller gave), Out (what the caller receives) and Scratch. In and Out are
+// made of blocks: one block for AllReduce, Broadcast, Reduce and Scan; one block per rank on the
+// side that holds everybody's data (Out of AllGather and Gather, In of ReduceScatter and Scatter,
+// both of AllToAll). The chunks of a buffer divide each block evenly: chunk i belongs to block
+// i / (chunks per block).
+//
+// A window is one replay of the schedule over a slice of every block; the executor replays a
+// schedule as often as the message needs, so a schedule's size does not depend on the message.
+package schedule
+
+// Collective names the meaning of a schedule: what Out must hold when every rank has finished.
+type Collective uint8
+
+// The collectives. Barrier is an AllReduce of zero elements and has no entry of its own.
+const (
+	AllReduce     Collective = iota + 1 // every Out = In of rank 0 ⊕ … ⊕ In of rank n−1
+	ReduceScatter                       // Out of rank r = block r of the reduction
+	AllGather                           // block r of every Out = In of rank r
+	Broadcast                           // every Out = In of the root
+	Reduce                              // Out of the root = the reduction
+	Gather                              // block r of the root's Out = In of rank r
+	Scatter                             // Out of rank r = block r of the root's In
+	AllToAll                            // block s of Out of rank r = block r of In of rank s
+	Scan                                // Out of rank r = In of rank 0 ⊕ … ⊕ In of rank r
+	Exscan                              // Out of rank r = In of rank 0 ⊕ … ⊕ In of rank r−1; rank 0's Out stays as it was
+)
+
+// Op is what a step does.
+type Op uint8
+
+// The operations. recv stands for the data that the peer's paired Send carries.
+const (
+	Send       Op = iota + 1 // Src goes to Peer
+	Recv                     // Dst = recv
+	RecvReduce               // Dst = Src ⊕ recv; with Left: Dst = recv ⊕ Src
+	Copy                     // Dst = Src
+	Combine                 // Dst = Dst ⊕ Src; with Left: Dst = Src ⊕ Dst
+)
+
+// Buf names one of the three buffers of a call.
+type Buf uint8
+
+// The buffers. None marks a span that a step does not use.
+const (
+	None Buf = iota
+	In
+	Out
+	Scratch
+)
+
+// Span is the chunks [First, First+Count) of a buffer.
+type Span struct {
+	Buf          Buf
+	First, Count int
+}
+
+// At is the span of the one chunk i of b.
+func At(b Buf, i int) Span { return Span{Buf: b, First: i, Count: 1} }
+
+// After makes a step wait until the first Steps steps of lane Lane of the same rank, in the same
+// window, have finished. The zero value waits for nothing.
+type After struct{ Lane, Steps int }
+
+// Step is one instruction of a lane.
+type Step struct {
+	Op   Op
+	Peer int  // Send, Recv, RecvReduce: the other rank; 0 and unused for Copy and Combine
+	Src  Span // what is read locally: Send, RecvReduce, Copy, Combine
+	Dst  Span // what is written: Recv, RecvReduce, Copy, Combine; as long as Src, or as recv
+	// Left puts the received (RecvReduce) or the Src operand (Combine) on the left of ⊕. It
+	// matters to operations that do not commute, and to the bits of NaN.
+	Left bool
+	// Final marks the step whose Dst holds the complete reduction, before it is passed on: there
+	// the executor finishes it (Avg divides). In a reducing collective every chunk of a result is
+	// final exactly once; what is sent on after that arrives finished.
+	Final bool
+	After After
+}
+
+// Lane is a list of steps that run in order. The lanes of a rank run concurrently.
+type Lane []Step
+
+// Chunk names one chunk of In or Out.
+type Chunk struct {
+	Buf   Buf
+	Index int
+}
+
+// Schedule is what one rank does in one window of a collective.
+//
+// Invariants, checked by [Schedule.Validate] and assumed everywhere else: spans lie inside their
+// buffers and In is never written; a peer is another rank; After is acyclic and names existing
+// steps of another lane; Src and Dst of a local step have equal counts. Checked across ranks by
+// package verify: the k-th Send to p in lane l pairs with the k-th Recv or RecvReduce from this
+// rank in p's lane l, with equal chunk counts and sizes.
+//
+// Reading In in a reducing collective applies the operation's scaling, if it has one (Avg,
+// PreMulSum): a value read from In is a contribution, a value read from Out or Scratch is a
+// partial result.
+type Schedule struct {
+	Collective       Collective
+	Rank, Size, Root int
+	In, Out          int     // chunks of the buffers; 0 where the rank has none (Out of Reduce off the root)
+	Scratch          []Chunk // one entry per scratch chunk: the In or Out chunk whose size it has
+	Lanes            []Lane
+	// Early declares that data for a Recv step may land in its Dst at any time after the call
+	// began on this rank and the peer has sent: nobody on this rank reads the old content of that
+	// Dst, or writes it, before the step. Links that can write a peer's memory then do so
+	// without asking. Verified, not trusted.
+	Early bool
+	// Lazy declares that the Src of a Send may be read as late as its receiver's paired step:
+	// nothing on this rank overwrites it before that step is known to have run. Links that can
+	// read a peer's memory then lend the span instead of copying it. Verified, not trusted.
+	Lazy bool
+}
+
+// Shape is what an algorithm needs to know beyond rank and size. The zero value is legal.
+type Shape struct {
+	Root int // Broadcast, Reduce, Gather, Scatter
+	// Pieces divides a chunk for algorithms that pipeline within one window (chains and trees):
+	// they use Pieces chunks per block. 0 means 1.
+	Pieces int
+	// Hosts[r] is an index of the host of rank r, for two-level algorithms; nil: one host.
+	Hosts []int
+	// Radix of k-nomial trees and of recursive multiplying; 0 means 2.
+	Radix int
+}
+
+// Algorithm makes the schedule of one rank. It is pure: the same arguments give the same schedule
+// on every rank and machine. It returns an error for arguments that it cannot serve (a size that
+// is no power of two, a root out of range), never a wrong schedule.
+type Algorithm func(rank, size int, shape Shape) (Schedule, error)
