@@ -44,7 +44,7 @@ const (
 	Recv                     // Dst = recv
 	RecvReduce               // Dst = Src ⊕ recv; with Left: Dst = recv ⊕ Src
 	Copy                     // Dst = Src
-	Combine                 // Dst = Dst ⊕ Src; with Left: Dst = Src ⊕ Dst
+	Combine                  // Dst = Dst ⊕ Src; with Left: Dst = Src ⊕ Dst
 )
 
 // Buf names one of the three buffers of a call.
@@ -82,12 +82,21 @@ type Step struct {
 	Left bool
 	// Final marks the step whose Dst holds the complete reduction, before it is passed on: there
 	// the executor finishes it (Avg divides). In a reducing collective every chunk of a result is
-	// final exactly once; what is sent on after that arrives finished.
+	// final exactly once; what is sent on after that arrives finished. Scan and Exscan have no
+	// final steps: a prefix is passed on and goes on growing, so operations that finish are not
+	// defined for them.
 	Final bool
 	After After
 }
 
 // Lane is a list of steps that run in order. The lanes of a rank run concurrently.
+//
+// A run of consecutive steps of a lane that builds one value is one n-ary step: every operand is
+// read before the destination is written, and the value is built step by step in lane order. A run
+// begins with a Recv, RecvReduce, Copy or Combine and goes on as long as steps follow that have the
+// same Dst, wait for nothing (After is zero), and are a RecvReduce whose Src is that Dst or a
+// Combine whose Src is not. A left fold over all ranks that writes Out and
+// reads In in its middle is therefore legal where In and Out are the same memory.
 type Lane []Step
 
 // Chunk names one chunk of In or Out.
@@ -113,14 +122,17 @@ type Schedule struct {
 	In, Out          int     // chunks of the buffers; 0 where the rank has none (Out of Reduce off the root)
 	Scratch          []Chunk // one entry per scratch chunk: the In or Out chunk whose size it has
 	Lanes            []Lane
-	// Early declares that data for a Recv step may land in its Dst at any time after the call
-	// began on this rank and the peer has sent: nobody on this rank reads the old content of that
-	// Dst, or writes it, before the step. Links that can write a peer's memory then do so
-	// without asking. Verified, not trusted.
+	// Early declares that data for a Recv step that is no part of a longer run may land in its Dst
+	// at any time after the call began on this rank and the peer has sent: nobody on this rank
+	// reads the old content of that Dst, or writes it, before the step. Links that can write a
+	// peer's memory then do so without asking. Verified, not trusted.
 	Early bool
 	// Lazy declares that the Src of a Send may be read as late as its receiver's paired step:
 	// nothing on this rank overwrites it before that step is known to have run. Links that can
 	// read a peer's memory then lend the span instead of copying it. Verified, not trusted.
+	//
+	// Both also hold for a call in place, where In (or the block of it that Out has, or the other
+	// way about) is the same memory as Out, unless the algorithm is not for such calls.
 	Lazy bool
 }
 
@@ -134,6 +146,9 @@ type Shape struct {
 	Hosts []int
 	// Radix of k-nomial trees and of recursive multiplying; 0 means 2.
 	Radix int
+	// Aggregate is how many chunks a PAT algorithm puts into one message at most, which bounds
+	// its scratch memory; 0 means as many as give the fewest messages.
+	Aggregate int
 }
 
 // Algorithm makes the schedule of one rank. It is pure: the same arguments give the same schedule

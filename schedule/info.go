@@ -1,0 +1,35 @@
+package schedule
+
+// Info describes an algorithm to whoever chooses among them: what it computes, what it promises
+// and what it costs. Packages ring, tree and direct list theirs in a function Algorithms.
+type Info struct {
+	Name       string // "direct.AllReduceTwoShot": package and function, unique
+	Collective Collective
+	Make       Algorithm
+	// Ordered says that operands of ⊕ keep the order of the ranks, so that operations that are
+	// associative but do not commute may use it.
+	Ordered bool
+	// Canonical says that every result is the left fold ((x0 ⊕ x1) ⊕ x2) ⊕ … in rank order, so
+	// that all canonical algorithms give the same bits. It implies Ordered.
+	Canonical bool
+	// InPlace says that Out may be the same memory as In (or as the block of it that has its size).
+	InPlace bool
+	// Uneven says that blocks may differ in length from rank to rank (AllGatherV, AllToAllV …) and
+	// that a rank needs to know the lengths only of blocks that it holds in In or Out.
+	Uneven bool
+	// Formula is the cost in the α-β-γ model, for people: "2(p−1)α + 2(p−1)/p·Sβ + (p−1)/p·Sγ".
+	Formula string
+	// Supports reports why the algorithm cannot serve a size and shape; nil where it can. Make
+	// fails exactly then (and for a rank out of range).
+	Supports func(size int, shape Shape) error
+	// Cost is the formula as numbers, for a size and shape that Supports accepts.
+	Cost func(size int, shape Shape) Cost
+}
+
+// Cost is what one window costs. S is the length of the longer of In and Out on the rank where
+// they are longest.
+type Cost struct {
+	Steps   int     // messages on the longest chain of messages that wait for one another (α)
+	Sent    float64 // most that one rank sends, in units of S (β)
+	Reduced float64 // most that one rank combines, in units of S (γ)
+}
