@@ -1,0 +1,30 @@
+package direct
+
+import "github.com/gccl/gccl/schedule"
+
+// AllGatherDirect sends every rank's data straight to every other rank.
+//
+//	cost: (p−1)α + (p−1)/p·Sβ   (α on a fabric on which sends overlap)
+//
+//	r0 ──x0──▶ r1, r2
+//	r1 ──x1──▶ r2, r0
+//	r2 ──x2──▶ r0, r1
+func AllGatherDirect(rank, size int, shape schedule.Shape) (schedule.Schedule, error) {
+	if err := check(rank, size, shape); err != nil {
+		return schedule.Schedule{}, err
+	}
+	lane := make(schedule.Lane, 0, 2*size)
+	for k := 1; k < size; k++ {
+		lane = append(lane, send((rank+k)%size, at(schedule.In, 0)))
+	}
+	lane = append(lane, copyTo(at(schedule.In, 0), at(schedule.Out, rank)))
+	for k := 1; k < size; k++ {
+		p := (rank - k + size) % size
+		lane = append(lane, recv(p, at(schedule.Out, p)))
+	}
+	return schedule.Schedule{
+		Collective: schedule.AllGather, Rank: rank, Size: size,
+		In: 1, Out: size, Lanes: []schedule.Lane{lane},
+		Early: true, Lazy: true,
+	}, nil
+}
