@@ -36,6 +36,9 @@ type Attr struct {
 	MaxMessage int           // longest write, bytes
 	MaxPosted  int           // writes an endpoint holds before Post takes no more
 	MaxInline  int           // longest inline write, bytes; 0: no inline
+	// Autonomous says that posted writes go on by themselves. Otherwise (a software provider that
+	// works in its user's time) they need Poll, here and at the peer, to make progress.
+	Autonomous bool
 }
 
 // Device makes regions, queues and endpoints. All methods may be called from any goroutine.
@@ -86,7 +89,8 @@ type Region interface {
 
 // Write asks for an RDMA WRITE of Local to Remote at Offset, followed, if HasImm, by a completion
 // with Imm at the peer. All bytes are visible at the peer before that completion is, and writes of
-// one endpoint land and complete in the order posted.
+// one endpoint land and complete in the order posted. An empty Local writes nothing, and Remote and
+// Offset are not looked at then (as in verbs: InfiniBand Architecture, C9-88).
 type Write struct {
 	ID     uint64 // returned in the local completion
 	Local  []byte // inside Region, or any memory if Inline
