@@ -1,0 +1,169 @@
+// Package hostmem gives memory outside the Go heap: anonymous pages, and pages that processes
+// share through a file descriptor (memfd). The garbage collector neither scans nor moves it, its
+// size is accounted by purpose (see [Stats]), and all of it is touched when it is made, so that a
+// lack of memory is an error here and not a killed process later.
+//
+// Shared blocks have no name in any file system: nothing is left behind by a killed process, and
+// the size of /dev/shm does not matter. Their pages are charged to the memory cgroup of the
+// process that made them. They are sealed against resizing, so that no process that holds the
+// descriptor can make another one fault on pages that are gone.
+package hostmem
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+)
+
+// Errors of this package, for errors.Is.
+var (
+	// ErrNoMemory means that the machine or the memory cgroup has not as much memory to give.
+	ErrNoMemory = errors.New("not enough memory")
+	// ErrUnsupported means that this operating system has no shared blocks.
+	ErrUnsupported = errors.New("shared memory is not supported on this operating system")
+	// ErrClosed means that the block was closed.
+	ErrClosed = errors.New("memory block closed")
+	// ErrBadFile means that a descriptor from another process is not a sealed memory file of the
+	// expected length.
+	ErrBadFile = errors.New("not a sealed memory file of the expected length")
+)
+
+// maxBytes bounds a block: 2⁴⁶ bytes is half of what x86-64 and arm64 can address.
+const maxBytes = 1 << 46
+
+// Block is memory outside the Go heap. Its methods may be called from any goroutine.
+type Block struct {
+	b []byte // what Bytes returns while open
+	m *mapping
+}
+
+// mapping is the part of a block that outlives it until unmapped; a cleanup may not refer to the
+// block itself.
+type mapping struct {
+	mu      sync.Mutex
+	pages   []byte // whole pages; nil once unmapped
+	fd      int    // of a shared block; -1 if none
+	kind    Kind
+	purpose string
+}
+
+// Alloc returns n zeroed bytes of anonymous memory, page-aligned and touched. Large blocks ask for
+// huge pages. purpose names the block in accounts and errors.
+func Alloc(n int, purpose string) (*Block, error) {
+	return newBlock(n, Anonymous, purpose, func(pages int) ([]byte, int, error) {
+		b, err := mapAnonymous(pages)
+		return b, -1, err
+	})
+}
+
+// AllocShared is Alloc with memory that other processes map by its descriptor (see [Block.Dup] and
+// [MapShared]).
+func AllocShared(n int, purpose string) (*Block, error) {
+	return newBlock(n, Shared, purpose, newShared)
+}
+
+// MapShared maps n bytes of a block that another process made by AllocShared, through its
+// descriptor, which stays the caller's. It trusts nothing: a descriptor that is not a memory file
+// of exactly the pages that n bytes need, sealed against resizing, is refused with ErrBadFile.
+func MapShared(fd, n int, purpose string) (*Block, error) {
+	pages, err := wholePages(n)
+	if err != nil {
+		return nil, fmt.Errorf("hostmem: map %s: %w", purpose, err)
+	}
+	b, err := mapShared(fd, pages)
+	if err != nil {
+		return nil, fmt.Errorf("hostmem: map %s of %s: %w", Size(n), purpose, err)
+	}
+	return track(b, n, -1, Mapped, purpose), nil
+}
+
+func newBlock(n int, kind Kind, purpose string, get func(pages int) ([]byte, int, error)) (*Block, error) {
+	pages, err := wholePages(n)
+	if err != nil {
+		return nil, fmt.Errorf("hostmem: %s: %w", purpose, err)
+	}
+	if err := checkAvailable(pages); err != nil {
+		return nil, fmt.Errorf("hostmem: %s for %s: %w", Size(n), purpose, err)
+	}
+	b, fd, err := get(pages)
+	if err != nil {
+		return nil, fmt.Errorf("hostmem: %s for %s: %w", Size(n), purpose, err)
+	}
+	return track(b, n, fd, kind, purpose), nil
+}
+
+func track(pages []byte, n, fd int, kind Kind, purpose string) *Block {
+	account(kind, purpose, 1, len(pages))
+	return &Block{b: pages[:n:n], m: &mapping{pages: pages, fd: fd, kind: kind, purpose: purpose}}
+}
+
+// wholePages rounds n up to pages, at least one.
+func wholePages(n int) (int, error) {
+	if n < 0 || n > maxBytes {
+		return 0, fmt.Errorf("a block of %d bytes is impossible", n)
+	}
+	return max(1, (n+PageSize-1)/PageSize) * PageSize, nil
+}
+
+// Bytes returns the memory, nil after Close. The slice must not be used after Close: the addresses
+// are gone, and a use ends the process.
+func (b *Block) Bytes() []byte {
+	b.m.mu.Lock()
+	defer b.m.mu.Unlock()
+	if b.m.pages == nil {
+		return nil
+	}
+	return b.b
+}
+
+// Dup returns a new descriptor of a shared block, close-on-exec, to be closed by the caller.
+func (b *Block) Dup() (int, error) {
+	b.m.mu.Lock()
+	defer b.m.mu.Unlock()
+	switch {
+	case b.m.pages == nil:
+		return -1, ErrClosed
+	case b.m.fd < 0:
+		return -1, fmt.Errorf("hostmem: %s has no descriptor: %w", b.m.purpose, ErrUnsupported)
+	}
+	return dupFile(b.m.fd)
+}
+
+// CloseFile closes the descriptor of a shared block early, when everybody has it; the memory stays.
+func (b *Block) CloseFile() error {
+	b.m.mu.Lock()
+	defer b.m.mu.Unlock()
+	return b.m.closeFile()
+}
+
+// Close unmaps the memory and closes the descriptor. The second and later calls do nothing.
+func (b *Block) Close() error { return b.m.close() }
+
+// CloseWhenUnreachable has the garbage collector close the block when nothing refers to it any
+// more, for small blocks whose users cannot be told apart from outside. Whoever keeps pointers into
+// the memory keeps the block beside them, and calls runtime.KeepAlive on it after the last access.
+func (b *Block) CloseWhenUnreachable() {
+	runtime.AddCleanup(b, func(m *mapping) { _ = m.close() }, b.m)
+}
+
+func (m *mapping) close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.pages == nil {
+		return nil
+	}
+	pages := m.pages
+	m.pages = nil
+	account(m.kind, m.purpose, -1, -len(pages))
+	return errors.Join(m.closeFile(), unmap(pages))
+}
+
+func (m *mapping) closeFile() error {
+	if m.fd < 0 {
+		return nil
+	}
+	fd := m.fd
+	m.fd = -1
+	return closeFile(fd)
+}

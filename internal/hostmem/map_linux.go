@@ -1,0 +1,152 @@
+package hostmem
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+)
+
+// hugePage is the size from which a block asks for huge pages: a PMD page of x86-64, and of arm64
+// with 4 KiB pages.
+const hugePage = 2 << 20
+
+// seals forbid resizing for ever, so that no holder of the descriptor can take pages from under a
+// mapping (memfd_create(2), "File sealing").
+const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
+
+func mapAnonymous(n int) ([]byte, error) {
+	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil {
+		return nil, noMemory("mmap", err)
+	}
+	err = prepare(b)
+	if errors.Is(err, unix.EINVAL) {
+		touch(b)
+	} else if err != nil {
+		_ = unix.Munmap(b)
+		return nil, err
+	}
+	return b, nil
+}
+
+// touch makes the kernel give every page of fresh private memory.
+func touch(b []byte) {
+	for off := 0; off < len(b); off += PageSize {
+		b[off] = 0
+	}
+}
+
+func newShared(n int) ([]byte, int, error) {
+	fd, err := retry(func() (int, error) {
+		return unix.MemfdCreate("gccl", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	})
+	if err != nil {
+		return nil, -1, fmt.Errorf("memfd_create: %w", err)
+	}
+	b, err := fillShared(fd, n)
+	if err != nil {
+		_ = closeFile(fd)
+		return nil, -1, err
+	}
+	return b, fd, nil
+}
+
+func fillShared(fd, n int) ([]byte, error) {
+	if _, err := retry(func() (int, error) { return 0, unix.Ftruncate(fd, int64(n)) }); err != nil {
+		return nil, noMemory("ftruncate", err)
+	}
+	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, seals); err != nil {
+		return nil, fmt.Errorf("seal memfd: %w", err)
+	}
+	b, err := unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, noMemory("mmap", err)
+	}
+	err = prepare(b)
+	if errors.Is(err, unix.EINVAL) {
+		err = allocateFile(fd, n)
+	}
+	if err != nil {
+		_ = unix.Munmap(b)
+		return nil, err
+	}
+	return b, nil
+}
+
+func mapShared(fd, n int) ([]byte, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, fmt.Errorf("fstat: %w", err)
+	}
+	have, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil || have&seals != seals {
+		return nil, fmt.Errorf("%w: seals %#x (%v)", ErrBadFile, have, err)
+	}
+	if st.Size != int64(n) {
+		return nil, fmt.Errorf("%w: %d bytes, want %d", ErrBadFile, st.Size, n)
+	}
+	b, err := unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil, noMemory("mmap", err)
+	}
+	if err := prepare(b); err != nil && !errors.Is(err, unix.EINVAL) {
+		_ = unix.Munmap(b)
+		return nil, err
+	}
+	return b, nil
+}
+
+// prepare asks for huge pages and touches every page, without changing its bytes. A kernel before
+// 5.14 answers EINVAL.
+func prepare(b []byte) error {
+	if len(b) >= hugePage {
+		_ = unix.Madvise(b, unix.MADV_HUGEPAGE) // advice: a kernel without huge pages refuses it
+	}
+	_, err := retry(func() (int, error) { return 0, unix.Madvise(b, unix.MADV_POPULATE_WRITE) })
+	if err != nil {
+		return noMemory("madvise(MADV_POPULATE_WRITE)", err)
+	}
+	return nil
+}
+
+// allocateFile reserves the pages of a memory file on kernels that cannot populate. It goes in
+// pieces because a signal makes fallocate start its piece again.
+func allocateFile(fd, n int) error {
+	const piece = 16 << 20
+	for off := 0; off < n; off += piece {
+		size := int64(min(piece, n-off))
+		_, err := retry(func() (int, error) { return 0, unix.Fallocate(fd, 0, int64(off), size) })
+		if err != nil {
+			return noMemory("fallocate", err)
+		}
+	}
+	return nil
+}
+
+func unmap(b []byte) error { return unix.Munmap(b) }
+
+func closeFile(fd int) error { return unix.Close(fd) } // never retried: Linux frees fd even on EINTR
+
+func dupFile(fd int) (int, error) {
+	return retry(func() (int, error) { return unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0) })
+}
+
+// retry repeats a system call that a signal interrupted.
+func retry(call func() (int, error)) (int, error) {
+	for {
+		n, err := call()
+		if err != unix.EINTR {
+			return n, err
+		}
+	}
+}
+
+// noMemory marks the errors by which the kernel says that there is no memory. EFAULT is how
+// MADV_POPULATE_WRITE reports that touching a page would have raised SIGBUS.
+func noMemory(call string, err error) error {
+	if errors.Is(err, unix.ENOMEM) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EFAULT) {
+		return fmt.Errorf("%w: %s: %w", ErrNoMemory, call, err)
+	}
+	return fmt.Errorf("%s: %w", call, err)
+}
