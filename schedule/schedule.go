@@ -18,6 +18,8 @@
 // schedule as often as the message needs, so a schedule's size does not depend on the message.
 package schedule
 
+import "math"
+
 // Collective names the meaning of a schedule: what Out must hold when every rank has finished.
 type Collective uint8
 
@@ -107,33 +109,87 @@ type Chunk struct {
 
 // Schedule is what one rank does in one window of a collective.
 //
-// Invariants, checked by [Schedule.Validate] and assumed everywhere else: spans lie inside their
-// buffers and In is never written; a peer is another rank; After is acyclic and names existing
-// steps of another lane; Src and Dst of a local step have equal counts. Checked across ranks by
-// package verify: the k-th Send to p in lane l pairs with the k-th Recv or RecvReduce from this
-// rank in p's lane l, with equal chunk counts and sizes.
+// Invariants, checked by [Schedule.Validate] and assumed everywhere else:
+//
+//  1. In and Out are as many whole blocks as [Collective.Blocks] says, of equally many chunks.
+//  2. Spans lie inside their buffers, have one chunk or more, and are zero where the Op has no use
+//     for them. In is never written. Src and Dst of one step are the same span or do not overlap.
+//  3. Src and Dst of one step have equal counts, and their chunks have equal sizes in pairs.
+//  4. A peer is another rank; it is 0 for Copy and Combine.
+//  5. After names steps of another lane, and waiting for them never closes a circle in this rank.
+//  6. Left and Final appear only where they mean something.
+//
+// Checked across ranks by package verify: the k-th Send to p in lane l pairs with the k-th Recv or
+// RecvReduce from this rank in p's lane l, with equal chunk counts and sizes; what Out holds when
+// all have finished; Final, Early, Lazy, Ahead and Disjoint.
 //
 // Reading In in a reducing collective applies the operation's scaling, if it has one (Avg,
 // PreMulSum): a value read from In is a contribution, a value read from Out or Scratch is a
-// partial result.
+// partial result. Scratch keeps nothing from one window to the next.
 type Schedule struct {
 	Collective       Collective
 	Rank, Size, Root int
 	In, Out          int     // chunks of the buffers; 0 where the rank has none (Out of Reduce off the root)
 	Scratch          []Chunk // one entry per scratch chunk: the In or Out chunk whose size it has
 	Lanes            []Lane
-	// Early declares that data for a Recv step that is no part of a longer run may land in its Dst
-	// at any time after the call began on this rank and the peer has sent: nobody on this rank
-	// reads the old content of that Dst, or writes it, before the step. Links that can write a
-	// peer's memory then do so without asking. Verified, not trusted.
+	// Ahead is how many chunks a link must be able to hold, beyond the one in motion, so that no
+	// rank waits for a slot for ever: how far a sender runs ahead before its receiver begins to
+	// drain. 0 says that any number of slots will do; a ring in which all send before they receive
+	// has 1. See [Schedule.MaxSegments]. Equal on all ranks.
+	Ahead int
+	// Early declares that data for a Recv step may land in its Dst at any time after the call
+	// began on this rank and the peer has sent: whatever this rank reads from or writes to that
+	// Dst before the step has happened before the peer sends. Links that can write a peer's memory
+	// then do so without asking. Equal on all ranks. Verified, not trusted.
 	Early bool
 	// Lazy declares that the Src of a Send may be read as late as its receiver's paired step:
 	// nothing on this rank overwrites it before that step is known to have run. Links that can
-	// read a peer's memory then lend the span instead of copying it. Verified, not trusted.
-	//
-	// Both also hold for a call in place, where In (or the block of it that Out has, or the other
-	// way about) is the same memory as Out, unless the algorithm is not for such calls.
+	// read a peer's memory then lend the span instead of copying it. Equal on all ranks. Verified,
+	// not trusted.
 	Lazy bool
+	// Disjoint declares that In and Out must not be the same memory. Without it the schedule also
+	// works in place, which means by exact aliasing: the smaller of In and Out is the block of the
+	// larger one that is this rank's own (the root's own in Gather and Scatter), or all of it.
+	Disjoint bool
+}
+
+// MaxSegments is how many segments a chunk may be cut into for links of the given number of
+// slots, so that no rank waits for a slot for ever, whether or not steps are fused (see [Fuse]).
+// It is [math.MaxInt] when there is no limit, and 0 when that number of slots is not enough for
+// any message.
+//
+// In a ring in which all send first, every link holds Ahead chunks when the first rank begins to
+// drain. A fused step gives its slot back only when it has a slot to write to, so that one slot
+// more must be free: segments·Ahead < slots.
+func (s *Schedule) MaxSegments(slots int) int {
+	switch {
+	case slots < 1:
+		return 0
+	case s.Ahead == 0:
+		return math.MaxInt
+	}
+	return (slots - 1) / s.Ahead
+}
+
+// PerBlock is the number of chunks that divide one block.
+func (s *Schedule) PerBlock() int {
+	in, out := s.Collective.Blocks(s.Rank, s.Size, s.Root)
+	switch {
+	case in > 0:
+		return s.In / in
+	case out > 0:
+		return s.Out / out
+	}
+	return 0
+}
+
+// chunkClass is the position of a chunk in its block: chunks of one class have one size. The span's
+// buffer must hold the chunk.
+func (s *Schedule) chunkClass(b Buf, i, perBlock int) int {
+	if b == Scratch {
+		i = s.Scratch[i].Index
+	}
+	return i % perBlock
 }
 
 // Shape is what an algorithm needs to know beyond rank and size. The zero value is legal.
