@@ -1,0 +1,178 @@
+package tensor
+
+import (
+	"fmt"
+	"math"
+	"math/bits"
+
+	"github.com/gccl/gccl/internal/kernel"
+)
+
+// Reducer does the arithmetic of one operation on one element type for a given number of ranks.
+//
+// A collective applies [Reducer.Pre] to each rank's contribution where HasPre says so, combines
+// contributions and partial results by [Reducer.Reduce], and applies [Reducer.Post] once to each
+// complete result where HasPost says so. docs/numerics.md says what the numbers are.
+//
+// Buffers hold whole elements in the machine's byte order, at any alignment. No method allocates,
+// and all may be called at once by several goroutines on different destinations.
+type Reducer struct {
+	t      kernel.Type
+	op     kernel.Op
+	custom *custom
+	pre    scaling
+	mul    float64 // pre == scaleFloat
+	mulInt int64   // pre == scaleInt
+	post   scaling
+	div    float64 // post == scaleFloat
+	divInt int64   // post == scaleInt
+}
+
+type scaling uint8
+
+const (
+	scaleNot scaling = iota
+	scaleFloat
+	scaleInt
+)
+
+// maxRanks is where float32 stops holding the number of ranks exactly, which Avg divides by.
+const maxRanks = 1 << 24
+
+// NewReducer returns the reducer of op on dt over ranks ranks. It fails where op does not exist
+// for dt, or PreMulSum's factor cannot be had in an integer type.
+func NewReducer(dt DType, op Op, ranks int) (*Reducer, error) {
+	switch {
+	case !dt.Valid():
+		return nil, fmt.Errorf("tensor: %v is no element type", dt)
+	case !op.Valid():
+		return nil, fmt.Errorf("tensor: the zero Op is no operation")
+	case ranks < 1 || ranks > maxRanks:
+		return nil, fmt.Errorf("tensor: %d ranks, want 1 to %d", ranks, maxRanks)
+	}
+	r := &Reducer{t: kernel.Type(dt), op: kernel.Op(op.code), custom: op.custom}
+	switch op.code {
+	case codeCustom:
+		if op.custom.dt != dt {
+			return nil, fmt.Errorf("tensor: custom operation %q is for %v, not %v", op.Name(), op.custom.dt, dt)
+		}
+	case codeAvg:
+		r.op = kernel.Sum
+		r.average(ranks)
+	case codePreMulSum:
+		r.op = kernel.Sum
+		if err := r.premultiply(math.Float64frombits(op.scale)); err != nil {
+			return nil, err
+		}
+	default:
+		if !kernel.Has(r.t, r.op) {
+			return nil, fmt.Errorf("tensor: %v does not exist for %v, only for integers", op, dt)
+		}
+	}
+	return r, nil
+}
+
+// average sets up Avg. Integers are summed and divided. Floats are scaled by 2^−k, k = ⌈log₂
+// ranks⌉, before the sum, which therefore stays within the largest contribution, and divided by
+// ranks·2^−k, a number in (½, 1], after it: the scaling is exact but for denormals, and the
+// division rounds once.
+func (r *Reducer) average(ranks int) {
+	if !r.t.Float() {
+		r.post, r.divInt = scaleInt, int64(ranks)
+		return
+	}
+	k := bits.Len(uint(ranks - 1))
+	if k > 0 {
+		r.pre, r.mul = scaleFloat, math.Ldexp(1, -k)
+	}
+	if ranks&(ranks-1) != 0 {
+		r.post, r.div = scaleFloat, math.Ldexp(float64(ranks), -k)
+	}
+}
+
+func (r *Reducer) premultiply(scale float64) error {
+	if r.t.Float() {
+		r.pre, r.mul = scaleFloat, scale
+		return nil
+	}
+	lo, hi := intRange(r.t)
+	if scale != math.Trunc(scale) || scale < lo || scale >= hi {
+		return fmt.Errorf("tensor: premulsum factor %v is no %v", scale, DType(r.t))
+	}
+	r.pre = scaleInt
+	if scale >= 1<<63 {
+		r.mulInt = int64(uint64(scale))
+	} else {
+		r.mulInt = int64(scale)
+	}
+	return nil
+}
+
+// intRange is the half-open range of an integer type.
+func intRange(t kernel.Type) (lo, hi float64) {
+	n := 8 * t.Size()
+	if t >= kernel.Uint8 {
+		return 0, math.Ldexp(1, n)
+	}
+	return -math.Ldexp(1, n-1), math.Ldexp(1, n-1)
+}
+
+// Reduce sets every destination to ((srcs[0] ⊕ srcs[1]) ⊕ srcs[2]) …, element by element, always in
+// that order; one source is copied bit for bit. The 16- and 8-bit floats accumulate in float32 over
+// all sources of the call and round once. There is at least one source, and all buffers are equally
+// long. A destination may be exactly a source, but must not overlap one otherwise, nor another
+// destination.
+func (r *Reducer) Reduce(dsts, srcs [][]byte) {
+	r.check(dsts, srcs)
+	if r.custom != nil && len(srcs) > 1 {
+		r.custom.fold(dsts, srcs)
+		return
+	}
+	kernel.Fold(r.t, r.op, dsts, srcs)
+}
+
+// check panics where the caller broke the contract: past it, kernels trust the lengths.
+func (r *Reducer) check(dsts, srcs [][]byte) {
+	n := len(srcs[0])
+	if n%r.t.Size() != 0 {
+		panic(fmt.Sprintf("tensor: reduce of %d bytes of %v", n, DType(r.t)))
+	}
+	for _, s := range srcs {
+		if len(s) != n {
+			panic(fmt.Sprintf("tensor: reduce of sources of %d and %d bytes", n, len(s)))
+		}
+	}
+	for _, d := range dsts {
+		if len(d) != n {
+			panic(fmt.Sprintf("tensor: reduce of %d bytes to %d", n, len(d)))
+		}
+	}
+}
+
+// HasPre reports whether a rank's contribution must go through Pre before it is combined.
+func (r *Reducer) HasPre() bool { return r.pre != scaleNot }
+
+// Pre scales a rank's contribution: dst = scaled src. dst may be src. Without HasPre it copies.
+func (r *Reducer) Pre(dst, src []byte) {
+	switch r.pre {
+	case scaleNot:
+		copy(dst, src)
+	case scaleFloat:
+		kernel.Scale(r.t, dst, src, r.mul)
+	case scaleInt:
+		kernel.ScaleInt(r.t, dst, src, r.mulInt)
+	}
+}
+
+// HasPost reports whether a complete result must go through Post.
+func (r *Reducer) HasPost() bool { return r.post != scaleNot }
+
+// Post finishes a complete result in place. Without HasPost it does nothing.
+func (r *Reducer) Post(b []byte) {
+	switch r.post {
+	case scaleFloat:
+		kernel.Divide(r.t, b, r.div)
+	case scaleInt:
+		kernel.DivideInt(r.t, b, r.divInt)
+	}
+}
