@@ -1,0 +1,153 @@
+package machine
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gccl/gccl/schedule"
+)
+
+// Domain is a number system. Values are passed around and kept, so that Reduce and Finish return
+// new ones and change nothing.
+type Domain[V any] interface {
+	// Input is what a chunk of In holds when the call begins.
+	Input(rank, window, chunk int) V
+	// Reduce is left ⊕ right.
+	Reduce(left, right V) (V, error)
+	// Finish is what becomes of the complete reduction at a Final step of a rank.
+	Finish(rank int, v V) (V, error)
+}
+
+// Values computes what every buffer holds.
+type Values[V any] struct {
+	layout
+	domain  Domain[V]
+	held    []V
+	written []bool
+	queues  []queue[V] // by link
+	err     error
+}
+
+// NewValues makes a handler for one run of p. In place, In and Out are the same memory as
+// schedule.Collective.InPlaceOffset says.
+func NewValues[V any](p *Program, windows int, inPlace bool, domain Domain[V]) *Values[V] {
+	l := newLayout(p, windows, inPlace)
+	return &Values[V]{
+		layout: l, domain: domain,
+		held: make([]V, l.places()), written: make([]bool, l.places()),
+		queues: make([]queue[V], len(p.Links)),
+	}
+}
+
+// Out is what a chunk of Out holds now, and whether anything was written there.
+func (v *Values[V]) Out(rank, window, chunk int) (V, bool) {
+	i := v.place(rank, schedule.Out, chunk, window)
+	return v.held[i], v.written[i]
+}
+
+// Unit implements Handler.
+func (v *Values[V]) Unit(lane, step int32, st *Step, window, unit int) {
+	if v.err != nil {
+		return
+	}
+	rank := v.p.Lanes[lane].Rank
+	if err := v.unit(rank, st, window, unit); err != nil {
+		v.err = fmt.Errorf("%s: %w", v.p.Where(lane, step), err)
+		if v.windows > 1 {
+			v.err = fmt.Errorf("window %d %w", window, v.err)
+		}
+	}
+}
+
+// Finished implements Handler.
+func (v *Values[V]) Finished(int32, int, int) {}
+
+// Waited implements Handler.
+func (v *Values[V]) Waited(int32, int, *Step) {}
+
+// Err implements Handler.
+func (v *Values[V]) Err() error { return v.err }
+
+func (v *Values[V]) unit(rank int, st *Step, window, unit int) error {
+	var operand, got V
+	var err error
+	if st.SrcBuf != schedule.None {
+		if operand, err = v.read(rank, st.SrcBuf, int(st.Src)+unit, window); err != nil {
+			return err
+		}
+	}
+	dst := int(st.Dst) + unit
+	switch st.Op {
+	case schedule.Send:
+		v.queues[st.Link].push(operand)
+		return nil
+	case schedule.Recv:
+		got = v.queues[st.Link].pop()
+	case schedule.RecvReduce:
+		got, err = v.reduce(operand, v.queues[st.Link].pop(), st.Left)
+	case schedule.Copy:
+		got = operand
+	case schedule.Combine:
+		if got, err = v.read(rank, st.DstBuf, dst, window); err == nil {
+			got, err = v.reduce(got, operand, st.Left)
+		}
+	}
+	if err == nil && st.Final {
+		got, err = v.domain.Finish(rank, got)
+	}
+	if err != nil {
+		return err
+	}
+	i := v.place(rank, st.DstBuf, dst, window)
+	v.held[i], v.written[i] = got, true
+	return nil
+}
+
+// reduce puts the second operand on the right, or with left on the left.
+func (v *Values[V]) reduce(a, b V, left bool) (V, error) {
+	if left {
+		a, b = b, a
+	}
+	return v.domain.Reduce(a, b)
+}
+
+var (
+	errUnwritten   = errors.New("nothing was written there")
+	errOverwritten = errors.New("in place, the chunk of in was overwritten before")
+)
+
+func (v *Values[V]) read(rank int, b schedule.Buf, chunk, window int) (V, error) {
+	i := v.place(rank, b, chunk, window)
+	if b == schedule.In {
+		if i >= 0 && v.written[i] {
+			return v.held[i], fmt.Errorf("reads %v: %w", schedule.At(b, chunk), errOverwritten)
+		}
+		return v.domain.Input(rank, window, chunk), nil
+	}
+	if !v.written[i] {
+		return v.held[i], fmt.Errorf("reads %v: %w", schedule.At(b, chunk), errUnwritten)
+	}
+	return v.held[i], nil
+}
+
+// queue is first in, first out.
+type queue[T any] struct {
+	items []T
+	head  int
+}
+
+func (q *queue[T]) push(x T) {
+	if q.head == len(q.items) {
+		q.items, q.head = q.items[:0], 0
+	}
+	q.items = append(q.items, x)
+}
+
+// pop must not be called on an empty queue.
+func (q *queue[T]) pop() T {
+	x := q.items[q.head]
+	var zero T
+	q.items[q.head] = zero
+	q.head++
+	return x
+}

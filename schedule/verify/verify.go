@@ -1,0 +1,232 @@
+// Package verify proves that the schedules of all ranks together compute a collective.
+//
+// What it proves holds for every execution that the executor may choose, not for one run only:
+// values and deadlocks are decided by one greedy run (see package machine), and races by vector
+// clocks. It proves it for one number of ranks at a time.
+//
+//   - The k-th Send of a link meets the k-th receive, with as many chunks of the same sizes.
+//   - Every chunk of every Out ends up holding exactly what the collective says: each contribution
+//     once, none twice, none missing, and the right chunk of it.
+//   - In AllReduce all ranks hold the same expression, so that they hold the same bits.
+//   - Every result is finished once, when it is complete, before it is passed on (Final).
+//   - Nothing waits for ever, in links of as few slots as the schedule allows (Ahead), whether it
+//     runs step by step or in the streamed groups of [schedule.Fuse], over two windows with no
+//     barrier between them; and every link is empty at the end.
+//   - No two lanes of a rank, and no two windows, touch one chunk at the same time unless both read.
+//   - All of that is true in place too, unless the schedule is Disjoint.
+//   - Early, Lazy and both together hold, where they are declared.
+package verify
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gccl/gccl/schedule"
+	"github.com/gccl/gccl/schedule/internal/machine"
+)
+
+// Options has a usable zero value.
+type Options struct {
+	// Windows is how many replays follow each other without a barrier; 0 means 2.
+	Windows int
+	// Links are the links to try. Nil: the tightest ones that the schedule's Ahead allows, for
+	// chunks of one segment and of several.
+	Links []Links
+	// Channels is the number of copies of the algorithm (see [schedule.Channels]); 0 means 1.
+	Channels int
+	// SkipOrder leaves out races, Early and Lazy, whose cost grows with the square of the ranks.
+	SkipOrder bool
+}
+
+// Links says how long links are.
+type Links struct{ Slots, Segments int }
+
+// Report is what is true of a schedule that passed.
+type Report struct {
+	Steps      int  // Sends on the longest chain: the α of the cost
+	ChunkTimes int  // chunks on the longest chain, if a lane sends one chunk at a time
+	Sent       int  // chunks sent by the busiest rank in one window
+	PerBlock   int  // chunks that divide a block
+	Lanes      int  // most lanes of a rank
+	Scratch    int  // most scratch chunks of a rank
+	Depth      int  // ⊕ on the longest path of a result: its rounding errors grow with it
+	Ordered    bool // the operands stand in the order of the ranks in every result: no need to commute
+	Early      bool // Early would hold, whether declared or not; false if Options.SkipOrder
+	Lazy       bool // likewise
+}
+
+// Check verifies what alg makes for all ranks of a size.
+func Check(alg schedule.Algorithm, c schedule.Collective, size int, shape schedule.Shape, opts Options) (Report, error) {
+	return check(size, opts, func(rank int) (schedule.Schedule, error) {
+		s, err := alg(rank, size, shape)
+		switch {
+		case err != nil:
+			return s, err
+		case s.Collective != c:
+			return s, fmt.Errorf("the schedule is for %v, not %v", s.Collective, c)
+		case c.Rooted() && s.Root != shape.Root:
+			return s, fmt.Errorf("root %d, not %d", s.Root, shape.Root)
+		}
+		return s, nil
+	})
+}
+
+// All verifies given schedules, one per rank in the order of the ranks.
+func All(schedules []schedule.Schedule, opts Options) (Report, error) {
+	return check(len(schedules), opts, func(rank int) (schedule.Schedule, error) { return schedules[rank], nil })
+}
+
+func check(size int, opts Options, next func(int) (schedule.Schedule, error)) (Report, error) {
+	if opts.Windows == 0 {
+		opts.Windows = 2
+	}
+	p, err := machine.New(size, func(rank int) (schedule.Schedule, error) {
+		s, err := next(rank)
+		if err == nil && opts.Channels > 1 {
+			if err = s.Validate(); err == nil {
+				s = schedule.Channels(s, opts.Channels)
+			}
+		}
+		return s, err
+	})
+	if err != nil {
+		return Report{}, wrap(err)
+	}
+	if err := p.Pairs(); err != nil {
+		return Report{}, wrap(err)
+	}
+	rep := describe(p)
+	modes := []bool{false, true}
+	if p.Heads[0].Disjoint {
+		modes = modes[:1]
+	}
+	for _, inPlace := range modes {
+		if err := run(p, opts, inPlace, &rep); err != nil {
+			if inPlace {
+				err = fmt.Errorf("in place: %w", err)
+			}
+			return Report{}, wrap(err)
+		}
+	}
+	if err := deadlocks(p, opts.Links, opts.Windows); err != nil {
+		return Report{}, wrap(err)
+	}
+	return rep, nil
+}
+
+func wrap(err error) error { return fmt.Errorf("verify: %w", err) }
+
+func describe(p *machine.Program) Report {
+	rep := Report{PerBlock: p.Heads[0].PerBlock(), Ordered: true, Early: true, Lazy: true}
+	for i := range p.Heads {
+		rep.Scratch = max(rep.Scratch, len(p.Heads[i].Scratch))
+	}
+	for i := range p.Lanes {
+		rep.Lanes = max(rep.Lanes, p.Lanes[i].Index+1)
+	}
+	return rep
+}
+
+// run checks values, races, Early and Lazy, and measures the cost. The fused order of units is the
+// weaker one where spans are longer than one chunk, and the same as the plain one elsewhere; cost
+// is that of streamed groups.
+func run(p *machine.Program, opts Options, inPlace bool, rep *Report) error {
+	domain := newTerms(p.Heads[0].Collective, len(p.Heads))
+	values := machine.NewValues[term](p, opts.Windows, inPlace, domain)
+	handlers := []machine.Handler{values}
+	var cost *machine.Cost
+	if !inPlace {
+		cost = machine.NewCost(p)
+		handlers = append(handlers, cost)
+	}
+	var order *machine.Order
+	if !opts.SkipOrder {
+		order = machine.NewOrder(p, opts.Windows, inPlace)
+		handlers = append(handlers, order)
+	}
+	if err := machine.Run(p, machine.Config{Windows: opts.Windows, Fused: true}, handlers...); err != nil {
+		return err
+	}
+	if err := results(p, values, domain, opts.Windows, rep); err != nil {
+		return err
+	}
+	if cost != nil {
+		rep.Steps, rep.ChunkTimes, rep.Sent = cost.Steps(), cost.ChunkTimes(), cost.Sent()
+	}
+	if order == nil {
+		rep.Early, rep.Lazy = false, false
+		return nil
+	}
+	if err := promises(p, order, rep); err != nil {
+		return err
+	}
+	if !p.LongSpans() {
+		return nil
+	}
+	order = machine.NewOrder(p, opts.Windows, inPlace)
+	if err := machine.Run(p, machine.Config{Windows: opts.Windows}, order); err != nil {
+		return err
+	}
+	return promises(p, order, rep)
+}
+
+// promises holds Early and Lazy against what order found.
+func promises(p *machine.Program, order *machine.Order, rep *Report) error {
+	early, lazy, both := order.Early(), order.Lazy(), order.Both()
+	rep.Early = rep.Early && early == nil
+	rep.Lazy = rep.Lazy && lazy == nil
+	h := &p.Heads[0]
+	switch {
+	case h.Early && early != nil:
+		return early
+	case h.Lazy && lazy != nil:
+		return lazy
+	case h.Early && h.Lazy && both != nil:
+		return both
+	}
+	return nil
+}
+
+// results compares every chunk of every Out with what the collective says.
+func results(p *machine.Program, values *machine.Values[term], domain *terms, windows int, rep *Report) error {
+	for w := range windows {
+		for r := range p.Heads {
+			h := &p.Heads[r]
+			for i := range h.Out {
+				v, written := values.Out(r, w, i)
+				if err := result(h, domain, r, i, v, written); err != nil {
+					return fmt.Errorf("window %d rank %d out[%d]: %w", w, r, i, err)
+				}
+				if first, _ := values.Out(0, w, i); h.Collective == schedule.AllReduce && v.expr != first.expr {
+					return fmt.Errorf("window %d rank %d out[%d]: not the same expression as at rank 0: the bits may differ", w, r, i)
+				}
+				rep.Depth = max(rep.Depth, int(v.depth))
+				rep.Ordered = rep.Ordered && (v.ordered || !written)
+			}
+		}
+	}
+	return nil
+}
+
+func result(h *schedule.Schedule, domain *terms, rank, chunk int, v term, written bool) error {
+	from, to, in := wanted(h, rank, chunk)
+	switch {
+	case from == to && written:
+		return errors.New("must stay as it was, but was written")
+	case from == to:
+		return nil
+	case !written:
+		return errors.New("was never written")
+	case int(v.chunk) != in:
+		return fmt.Errorf("holds chunk %s instead of in[%d]", v.chunkName(), in)
+	case h.Collective.Finishes() && !v.final:
+		if what := domain.compare(v, domain.set(from, to)); what != "" {
+			return errors.New(what)
+		}
+		return errors.New("is complete, but no step with Final finished it")
+	}
+	if what := domain.compare(v, domain.set(from, to)); what != "" {
+		return errors.New(what)
+	}
+	return nil
+}
