@@ -95,7 +95,7 @@ func ParseOp(name string) (Op, error) {
 }
 
 // Valid reports whether op is an operation.
-func (op Op) Valid() bool { return op.Name() != "invalid" }
+func (op Op) Valid() bool { return op.code != 0 }
 
 // Name is the operation's name, such as "sum"; of a custom operation the name that it was given.
 func (op Op) Name() string {

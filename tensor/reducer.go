@@ -73,21 +73,48 @@ func NewReducer(dt DType, op Op, ranks int) (*Reducer, error) {
 }
 
 // average sets up Avg. Integers are summed and divided. Floats are scaled by 2^−k, k = ⌈log₂
-// ranks⌉, before the sum, which therefore stays within the largest contribution, and divided by
-// ranks·2^−k, a number in (½, 1], after it: the scaling is exact but for denormals, and the
-// division rounds once.
+// ranks⌉, before the sum and divided by ranks·2^−k, a number in (½, 1], after it: the scaling is
+// exact but for denormals, the division rounds once, and where it is by 1 it is left out.
+//
+// The scaled sum cannot overflow, in whatever order it is made. Write the largest value as 2^e less
+// one unit, and B(j) = j·2^(e−k). By induction a sum of j contributions is at most the value next
+// below B(j): both summands are, their distances to B add up to more than half a unit at B(a+b),
+// and so the sum rounds below it too. It needs every B(j) to be a value of the type, j <= 2^p for
+// p significant bits. With more ranks, and in E4M3, whose largest value is two units below 2^e, one
+// more bit is kept free.
 func (r *Reducer) average(ranks int) {
 	if !r.t.Float() {
 		r.post, r.divInt = scaleInt, int64(ranks)
 		return
 	}
+	if ranks == 1 {
+		return
+	}
 	k := bits.Len(uint(ranks - 1))
-	if k > 0 {
-		r.pre, r.mul = scaleFloat, math.Ldexp(1, -k)
+	if k > significantBits(r.t) || r.t == kernel.Float8E4M3 {
+		k++
 	}
-	if ranks&(ranks-1) != 0 {
-		r.post, r.div = scaleFloat, math.Ldexp(float64(ranks), -k)
+	r.pre, r.mul = scaleFloat, math.Ldexp(1, -k)
+	if div := math.Ldexp(float64(ranks), -k); div != 1 {
+		r.post, r.div = scaleFloat, div
 	}
+}
+
+// significantBits is the precision of a float type, the leading 1 included.
+func significantBits(t kernel.Type) int {
+	switch t {
+	case kernel.Float64:
+		return 53
+	case kernel.Float32:
+		return 24
+	case kernel.Float16:
+		return 11
+	case kernel.BFloat16:
+		return 8
+	case kernel.Float8E4M3:
+		return 4
+	}
+	return 3
 }
 
 func (r *Reducer) premultiply(scale float64) error {

@@ -20,3 +20,8 @@ func aligned[T Element](b []byte) bool {
 
 // addr is the address of b's first byte, for comparing and for alignment only.
 func addr(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
+
+// alignedBytes is n bytes of new memory, aligned for every element type; n is a multiple of 8.
+func alignedBytes(n int) []byte {
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(make([]uint64, n/8)))), n)
+}

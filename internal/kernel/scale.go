@@ -1,68 +1,87 @@
 package kernel
 
+import "math"
+
 // Scale does dst = src · by for a float type: in float64 for Float64, otherwise in float32 with by
 // rounded to float32 first, and then rounded to t. A NaN element stays the NaN it is, made quiet.
 // dst may be src.
 func Scale(t Type, dst, src []byte, by float64) {
 	switch t {
 	case Float32:
-		mapFloat(dst, src, float32(by), times)
+		scaleFloat(dst, src, float32(by))
 	case Float64:
-		mapFloat(dst, src, by, times)
+		scaleFloat(dst, src, by)
 	default:
-		mapNarrow(t, dst, src, float32(by), times)
+		mapNarrow(t, dst, src, float32(by), false)
 	}
 }
 
-// Divide does b = b / by for a float type, in the precision of Scale.
+// Divide does b = b / by for a float type and by in (0, 1], in the precision of Scale. A finite
+// element stays finite: where the quotient overflows it is the largest value of its sign.
 func Divide(t Type, b []byte, by float64) {
 	switch t {
 	case Float32:
-		mapFloat(b, b, float32(by), over)
+		divideFloat(b, float32(by), math.MaxFloat32)
 	case Float64:
-		mapFloat(b, b, by, over)
+		divideFloat(b, by, math.MaxFloat64)
 	default:
-		mapNarrow(t, b, b, float32(by), over)
+		mapNarrow(t, b, b, float32(by), true)
 	}
 }
 
-type factor uint8
+// largest is the largest finite value of a float type below 32 bits.
+func largest(t Type) float32 {
+	switch t {
+	case Float16:
+		return F16ToF32(0x7BFF)
+	case BFloat16:
+		return BF16ToF32(0x7F7F)
+	case Float8E4M3:
+		return e4m3[0x7E]
+	}
+	return e5m2[0x7B]
+}
 
-const (
-	times factor = iota
-	over
-)
-
-func mapFloat[T float32 | float64](dst, src []byte, by T, f factor) {
+func scaleFloat[T float32 | float64](dst, src []byte, by T) {
 	var buf [block]T
 	step := block * sizeOf[T]()
 	for off := 0; off < len(src); off += step {
 		a := load(buf[:], src[off:min(off+step, len(src))])
-		apply(a, by, f)
+		multiply(a, by)
 		copy(dst[off:], bytesOf(a))
 	}
 }
 
-func mapNarrow(t Type, dst, src []byte, by float32, f factor) {
+func divideFloat[T float32 | float64](b []byte, by, limit T) {
+	var buf [block]T
+	step := block * sizeOf[T]()
+	for off := 0; off < len(b); off += step {
+		a := load(buf[:], b[off:min(off+step, len(b))])
+		divide(a, by, limit)
+		copy(b[off:], bytesOf(a))
+	}
+}
+
+// mapNarrow computes in float32 and rounds the outcome to t.
+func mapNarrow(t Type, dst, src []byte, by float32, over bool) {
 	var buf [block]float32
 	step := block * t.Size()
 	for off := 0; off < len(src); off += step {
 		end := min(off+step, len(src))
 		a := buf[:(end-off)/t.Size()]
 		decode(t, a, src[off:end])
-		apply(a, by, f)
+		if over {
+			divide(a, by, largest(t))
+		} else {
+			multiply(a, by)
+		}
 		encode(t, dst[off:end], a)
 	}
 }
 
-func apply[T float32 | float64](a []T, by T, f factor) {
+func multiply[T float32 | float64](a []T, by T) {
 	for i, x := range a {
-		var r T
-		if f == times {
-			r = x * by
-		} else {
-			r = x / by
-		}
+		r := x * by
 		if r != r {
 			r = nan(x, by)
 		}
@@ -70,39 +89,54 @@ func apply[T float32 | float64](a []T, by T, f factor) {
 	}
 }
 
+func divide[T float32 | float64](a []T, by, limit T) {
+	for i, x := range a {
+		r := x / by
+		switch {
+		case r != r:
+			r = nan(x, by)
+		case r > limit && x <= limit:
+			r = limit
+		case r < -limit && x >= -limit:
+			r = -limit
+		}
+		a[i] = r
+	}
+}
+
 // ScaleInt does dst = src · by for an integer type, wrapping. dst may be src.
 func ScaleInt(t Type, dst, src []byte, by int64) {
-	eachInt(t, dst, src, by, times)
+	eachInt(t, dst, src, by, false)
 }
 
 // DivideInt does b = b / by for an integer type, truncated toward zero. by is positive.
 func DivideInt(t Type, b []byte, by int64) {
-	eachInt(t, b, b, by, over)
+	eachInt(t, b, b, by, true)
 }
 
-func eachInt(t Type, dst, src []byte, by int64, f factor) {
+func eachInt(t Type, dst, src []byte, by int64, over bool) {
 	switch t {
 	case Int8:
-		mapInt[int8](dst, src, by, f)
+		mapInt[int8](dst, src, by, over)
 	case Int16:
-		mapInt[int16](dst, src, by, f)
+		mapInt[int16](dst, src, by, over)
 	case Int32:
-		mapInt[int32](dst, src, by, f)
+		mapInt[int32](dst, src, by, over)
 	case Int64:
-		mapInt[int64](dst, src, by, f)
+		mapInt[int64](dst, src, by, over)
 	case Uint8:
-		mapInt[uint8](dst, src, by, f)
+		mapInt[uint8](dst, src, by, over)
 	case Uint16:
-		mapInt[uint16](dst, src, by, f)
+		mapInt[uint16](dst, src, by, over)
 	case Uint32:
-		mapInt[uint32](dst, src, by, f)
+		mapInt[uint32](dst, src, by, over)
 	case Uint64:
-		mapInt[uint64](dst, src, by, f)
+		mapInt[uint64](dst, src, by, over)
 	}
 }
 
 // mapInt divides in 64 bits, since by may not fit in T.
-func mapInt[T integer](dst, src []byte, by int64, f factor) {
+func mapInt[T integer](dst, src []byte, by int64, over bool) {
 	var buf [block]T
 	step := block * sizeOf[T]()
 	signed := ^T(0) < 0
@@ -110,7 +144,7 @@ func mapInt[T integer](dst, src []byte, by int64, f factor) {
 		a := load(buf[:], src[off:min(off+step, len(src))])
 		for i, x := range a {
 			switch {
-			case f == times:
+			case !over:
 				a[i] = x * T(by)
 			case signed:
 				a[i] = T(int64(x) / by)
