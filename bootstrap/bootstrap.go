@@ -44,8 +44,8 @@ type Group interface {
 	Size() int
 
 	// AllGather gives mine to every rank and returns what every rank gave: result[r] holds rank r's
-	// bytes and has length 0 if r gave nothing. The lengths may differ; the total is limited to
-	// MaxPayload. mine is not kept or changed; the result belongs to the caller.
+	// bytes and has length 0 if r gave nothing. The lengths may differ; each is limited to
+	// MaxPayload/Size. mine is not kept or changed; the result belongs to the caller.
 	//
 	// AllGather returns when all ranks have called it, when ctx is done, or at once when a rank died,
 	// closed its group or disagrees about the operation.

@@ -3,16 +3,152 @@ package bootstrap
 import (
 	"context"
 	"fmt"
+	"net/netip"
+	"os"
+
+	"go.uber.org/zap"
+
+	"github.com/gccl/gccl/bootstrap/internal/netif"
+	"github.com/gccl/gccl/bootstrap/internal/wire"
 )
 
 // Connect forms the group that cfg describes and returns when all ranks are there. The context bounds
 // Connect alone; the group lives until Close.
+//
+// If it fails on one rank for a reason that concerns all (a rank number taken twice, another size, a
+// rank that died, the deadline), it fails on all that can be reached, and says the same everywhere: at
+// the deadline, which ranks did not register.
 func Connect(ctx context.Context, cfg Config) (Group, error) {
-	if cfg.Size < 1 || cfg.Rank < 0 || cfg.Rank >= cfg.Size {
-		return nil, fmt.Errorf("bootstrap: %w: rank %d of %d", ErrConfig, cfg.Rank, cfg.Size)
+	if cfg.Listener != nil && cfg.Rank != 0 {
+		cfg.Listener.Close()
+		cfg.Listener = nil
+	}
+	g, err := connect(ctx, &cfg)
+	if err != nil {
+		return nil, fmt.Errorf("bootstrap: rank %d of %d: %w", cfg.Rank, cfg.Size, err)
+	}
+	return g, nil
+}
+
+func connect(ctx context.Context, cfg *Config) (Group, error) {
+	if cfg.Listener != nil {
+		defer cfg.Listener.Close()
+	}
+	targets, err := cfg.check()
+	if err != nil {
+		return nil, err
 	}
 	if cfg.Size == 1 {
 		return Local(1)[0], nil
 	}
-	return nil, fmt.Errorf("bootstrap: %w: no way to reach the other ranks", ErrConfig)
+	ctx, cancel := context.WithTimeoutCause(ctx, cfg.Timeout,
+		fmt.Errorf("%v have passed (GCCL_TIMEOUT)", cfg.Timeout))
+	defer cancel()
+	if cfg.Secret == "" {
+		cfg.Logger.Warn("the job has no secret: its connections keep out strays, not attackers; set GCCL_SECRET")
+	}
+	g := newGroup(cfg)
+	self := wire.Identity{PID: uint32(os.Getpid())}
+	if self.Host, err = os.Hostname(); err != nil {
+		self.Host = "unknown host"
+	}
+	if cfg.Rank == 0 {
+		err = host(ctx, g, cfg, targets, self)
+	} else {
+		err = join(ctx, g, cfg, targets, self)
+	}
+	if err != nil {
+		g.Close()
+		return nil, err
+	}
+	return g, nil
+}
+
+// host takes g from nothing to a root with children.
+func host(ctx context.Context, g *group, cfg *Config, targets []target, self wire.Identity) error {
+	listeners, err := listenRoot(ctx, cfg, targets)
+	if err != nil {
+		return err
+	}
+	d := openDoor(newBadge(cfg), wire.Register, 0, g.log, listeners)
+	defer d.close()
+	r, err := register(ctx, g, d, self)
+	if err != nil {
+		return err
+	}
+	if err := r.assign(); err != nil {
+		return err
+	}
+	_, err = g.collective(ctx, wire.Barrier, nil)
+	return err
+}
+
+// check validates the configuration, fills in defaults and returns the root's addresses.
+func (cfg *Config) check() ([]target, error) {
+	if cfg.Size < 1 || cfg.Rank < 0 || cfg.Rank >= cfg.Size {
+		return nil, fmt.Errorf("%w: a rank must be from 0 to size-1", ErrConfig)
+	}
+	if cfg.Size > maxSize {
+		return nil, fmt.Errorf("%w: at most %d ranks", ErrConfig, maxSize)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = zap.NewNop()
+	}
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = DefaultTimeout
+	}
+	if cfg.Size == 1 {
+		return nil, nil
+	}
+	if err := cfg.checkInterface(); err != nil {
+		return nil, err
+	}
+	if cfg.ListenPorts != "" {
+		if _, _, err := parsePorts(cfg.ListenPorts); err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrConfig, err)
+		}
+	}
+	if cfg.Root == "" && cfg.Rank == 0 && cfg.Listener != nil {
+		return nil, nil
+	}
+	if cfg.Root == "" {
+		return nil, fmt.Errorf("%w: nothing says where rank 0 is: set GCCL_ROOT=host:port or GCCL_RENDEZVOUS", ErrConfig)
+	}
+	targets, err := parseTargets(cfg.Root)
+	if err != nil {
+		return nil, err
+	}
+	scattered := cfg.LocalSize > 0 && cfg.LocalSize < cfg.Size && !cfg.AllowLoopback
+	for _, t := range targets {
+		if ip, err := netip.ParseAddr(t.host); err == nil && ip.IsUnspecified() {
+			return nil, fmt.Errorf("%w: root %s is no address that one can connect to", ErrConfig, cfg.Root)
+		}
+		if scattered && t.isLoopback() {
+			return nil, fmt.Errorf("%w: root %s is a loopback address, but of %d ranks only %d are on this host",
+				ErrConfig, cfg.Root, cfg.Size, cfg.LocalSize)
+		}
+	}
+	return targets, nil
+}
+
+// maxSize bounds the ranks of a group, and with it what a peer can make this process allocate.
+const maxSize = 1 << 20
+
+// checkInterface finds a wrong interface filter on every rank, whether or not this one needs it.
+func (cfg *Config) checkInterface() error {
+	if cfg.Interface == "" {
+		return nil
+	}
+	filter, err := netif.ParseFilter(cfg.Interface)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	all, err := netif.System()
+	if err != nil {
+		return err
+	}
+	if _, err := filter.Select(all); err != nil {
+		return fmt.Errorf("%w: %w", ErrConfig, err)
+	}
+	return nil
 }

@@ -1,0 +1,217 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/gccl/gccl/bootstrap/internal/wire"
+)
+
+// join takes g from nothing to a rank with a parent and children.
+func join(ctx context.Context, g *group, cfg *Config, targets []target, self wire.Identity) error {
+	b := newBadge(cfg)
+	hello := wire.Hello{
+		Purpose: wire.Register, Run: b.run, Epoch: b.epoch,
+		Rank: uint32(g.rank), Size: uint32(g.size),
+	}
+	remote := cfg.LocalSize > 0 && cfg.LocalSize < cfg.Size && !cfg.AllowLoopback
+	root := &caller{
+		badge: b, hello: hello, targets: targets, what: "rank 0", remote: remote,
+		dial: dialTCP, resolve: resolveHost,
+	}
+	conn, err := root.call(ctx)
+	if err != nil {
+		return err
+	}
+	onLoopback := false
+	if reached, err := netip.ParseAddrPort(conn.Net().RemoteAddr().String()); err == nil {
+		onLoopback = reached.Addr().IsLoopback()
+	}
+	var d *door
+	if len(g.place.children) > 0 {
+		if d, self.Addrs, err = openParentDoor(ctx, g, cfg, conn.Net().LocalAddr(), onLoopback && !remote); err != nil {
+			conn.Net().Close()
+			return err
+		}
+		defer d.close()
+	}
+	registration, assignment, err := enrol(ctx, g, conn, self)
+	if err != nil {
+		return err
+	}
+	if err := g.attach(ctx, b, hello, registration, assignment, self); err != nil {
+		return g.fail(err)
+	}
+	if d != nil {
+		if err := g.adopt(ctx, d); err != nil {
+			return g.fail(err)
+		}
+	}
+	if _, err := g.collective(ctx, wire.Barrier, nil); err != nil {
+		return err
+	}
+	if g.parent != registration {
+		g.leave(registration)
+	}
+	return nil
+}
+
+// openParentDoor lets a rank with children accept them. It returns the addresses to tell them.
+func openParentDoor(ctx context.Context, g *group, cfg *Config, seenFrom net.Addr, loopback bool) (*door, []string, error) {
+	var preferred netip.Addr
+	if ap, err := netip.ParseAddrPort(seenFrom.String()); err == nil {
+		preferred = ap.Addr()
+	}
+	hosts := []string{""}
+	if loopback {
+		hosts = []string{"127.0.0.1", "::1"}
+	}
+	listeners, err := listenAny(ctx, cfg, hosts)
+	if err != nil {
+		return nil, nil, err
+	}
+	addrs, err := published(cfg, listeners, preferred, loopback)
+	if err != nil {
+		closeAll(listeners)
+		return nil, nil, err
+	}
+	return openDoor(newBadge(cfg), wire.Link, uint32(g.rank), g.log, listeners), addrs, nil
+}
+
+// enrol introduces this rank to the root and waits until all have registered.
+func enrol(ctx context.Context, g *group, conn *wire.Conn, self wire.Identity) (*link, wire.Assignment, error) {
+	var none wire.Assignment
+	l := newLink(0, conn, wire.Identity{}, g.size)
+	l.who = fmt.Sprintf("the root at %v", conn.Net().RemoteAddr())
+	l.passing = g.place.parent != 0
+	if err := l.send(wire.Frame{Type: wire.Introduce, Payload: self.Append(nil)}); err != nil {
+		conn.Net().Close()
+		return nil, none, g.fail(l.lost(g.rank, err))
+	}
+	if err := g.add(l); err != nil {
+		return nil, none, err
+	}
+	f, err := g.orders(ctx, l)
+	if err != nil {
+		return nil, none, err
+	}
+	a, err := wire.ParseAssignment(f.Payload)
+	if f.Type != wire.Assign || err != nil || int(a.Parent) != g.place.parent {
+		return nil, none, g.fail(l.lost(g.rank, errors.New("its assignment makes no sense")))
+	}
+	return l, a, nil
+}
+
+// orders waits for the root's word on the registration. When ctx is done, the root is told and has a
+// moment to answer who was missing.
+func (g *group) orders(ctx context.Context, root *link) (wire.Frame, error) {
+	select {
+	case f := <-root.inbox:
+		return f, nil
+	case <-g.life.Done():
+		return wire.Frame{}, context.Cause(g.life)
+	case <-ctx.Done():
+	}
+	err := fmt.Errorf("%w: rank %d had registered with %s and gave up waiting for the others: %w",
+		ErrTimeout, g.rank, root.who, context.Cause(ctx))
+	f := failureOf(err)
+	root.sendLast(wire.Frame{Type: wire.Fault, Payload: f.Append(nil)})
+	select {
+	case <-g.life.Done():
+	case <-time.After(farewell):
+	}
+	return wire.Frame{}, g.fail(err)
+}
+
+// attach links this rank to its parent, over the registration's connection if that is the root.
+func (g *group) attach(ctx context.Context, b badge, hello wire.Hello, registration *link, a wire.Assignment, self wire.Identity) error {
+	if a.Parent == 0 {
+		registration.who = processOf(a.Identity)
+		g.parent = registration
+		return nil
+	}
+	hello.Purpose, hello.Target = wire.Link, a.Parent
+	c := &caller{badge: b, hello: hello, what: fmt.Sprintf("rank %d", a.Parent), dial: dialTCP, resolve: resolveHost}
+	for _, addr := range a.Addrs {
+		ap, err := netip.ParseAddrPort(addr)
+		if err != nil {
+			return &RankError{Rank: int(a.Parent), Err: fmt.Errorf("%w: it told the address %q", ErrMismatch, addr)}
+		}
+		c.targets = append(c.targets, target{ap.Addr().String(), int(ap.Port()), int(ap.Port())})
+	}
+	ctx, cancel := g.within(ctx)
+	defer cancel()
+	conn, err := c.call(ctx)
+	if err != nil {
+		return err
+	}
+	l := newLink(int(a.Parent), conn, a.Identity, g.size)
+	if err := l.send(wire.Frame{Type: wire.Introduce, Payload: self.Append(nil)}); err != nil {
+		conn.Net().Close()
+		return l.lost(g.rank, err)
+	}
+	g.parent = l
+	return g.add(l)
+}
+
+// adopt accepts the links of all children.
+func (g *group) adopt(ctx context.Context, d *door) error {
+	found := make([]*link, len(g.place.children))
+	for left := len(found); left > 0; {
+		select {
+		case a := <-d.arrivals:
+			i := g.childIndex(int(a.hello.Rank))
+			if i < 0 || found[i] != nil || int(a.hello.Size) != g.size {
+				a.conn.Net().Close() // not one that the root sent
+				continue
+			}
+			l := newLink(int(a.hello.Rank), a.conn, a.id, g.size)
+			l.span = g.place.children[i]
+			found[i] = l
+			if err := g.add(l); err != nil {
+				return err
+			}
+			left--
+		case <-g.life.Done():
+			return context.Cause(g.life)
+		case <-ctx.Done():
+			var missing []int
+			for i, l := range found {
+				if l == nil {
+					missing = append(missing, g.place.children[i].first)
+				}
+			}
+			return fmt.Errorf("%w: rank %d waited for %s to link to it: %w",
+				ErrTimeout, g.rank, rankList(missing), context.Cause(ctx))
+		}
+	}
+	g.children = found
+	return nil
+}
+
+// leave says bye on a link that is no longer needed.
+func (g *group) leave(l *link) {
+	l.sendLast(wire.Frame{Type: wire.Bye})
+	g.drop(l)
+}
+
+// within returns ctx, ended also by the end of the group.
+func (g *group) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(g.life, func() { cancel(context.Cause(g.life)) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// childIndex returns which child of this rank the given rank is, or −1.
+func (g *group) childIndex(rank int) int {
+	for i, s := range g.place.children {
+		if s.first == rank {
+			return i
+		}
+	}
+	return -1
+}
