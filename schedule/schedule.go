@@ -93,12 +93,11 @@ type Step struct {
 
 // Lane is a list of steps that run in order. The lanes of a rank run concurrently.
 //
-// A run of consecutive steps of a lane that builds one value is one n-ary step: every operand is
-// read before the destination is written, and the value is built step by step in lane order. A run
-// begins with a Recv, RecvReduce, Copy or Combine and goes on as long as steps follow that have the
-// same Dst, wait for nothing (After is zero), and are a RecvReduce whose Src is that Dst or a
-// Combine whose Src is not. A left fold over all ranks that writes Out and
-// reads In in its middle is therefore legal where In and Out are the same memory.
+// A run of consecutive steps that build one value is one n-ary step: every operand is read before
+// Dst is written, and the value is built in the order of the steps. A run is the steps of a group
+// of [Fuse] that write: one that begins it, then each RecvReduce from and into the same span and
+// each Combine into it. So a left fold over all ranks may write Out and read In in its middle
+// where In and Out are the same memory.
 type Lane []Step
 
 // Chunk names one chunk of In or Out.
@@ -137,10 +136,10 @@ type Schedule struct {
 	// drain. 0 says that any number of slots will do; a ring in which all send before they receive
 	// has 1. See [Schedule.MaxSegments]. Equal on all ranks.
 	Ahead int
-	// Early declares that data for a Recv step may land in its Dst at any time after the call
-	// began on this rank and the peer has sent: whatever this rank reads from or writes to that
-	// Dst before the step has happened before the peer sends. Links that can write a peer's memory
-	// then do so without asking. Equal on all ranks. Verified, not trusted.
+	// Early declares that data for a Recv step that is a run by itself may land in its Dst at any
+	// time after the call began on this rank and the peer has sent: whatever this rank reads from
+	// or writes to that Dst before the step has happened before the peer sends. Links that can
+	// write a peer's memory then do so without asking. Equal on all ranks. Verified, not trusted.
 	Early bool
 	// Lazy declares that the Src of a Send may be read as late as its receiver's paired step:
 	// nothing on this rank overwrites it before that step is known to have run. Links that can

@@ -102,20 +102,22 @@ func (o *Order) Unit(lane, step int32, st *Step, window, unit int) {
 	at := position{lane, step, window, unit}
 	if st.Op.Receives() {
 		m := o.queues[st.Link].pop()
-		if st.Op == schedule.Recv {
+		if st.Op == schedule.Recv && !st.more {
 			o.landing(at, dst, m.clock)
 		}
 		o.borrow(at, &o.p.Links[st.Link], m)
 		join(clock, m.clock)
 		o.free = append(o.free, m.clock)
 	}
-	if src >= 0 {
+	goesOn := step > 0 && o.p.Lanes[lane].Steps[step-1].more
+	if src >= 0 && !(goesOn && st.Op == schedule.RecvReduce) {
 		o.read(at, src)
 	}
-	if st.Op == schedule.Combine {
+	if st.Op == schedule.Combine && !goesOn {
 		o.read(at, dst)
 	}
-	if dst >= 0 {
+	// An n-ary step writes when it ends; a Copy that in place has nothing to do writes nothing.
+	if dst >= 0 && !st.more && !(st.Op == schedule.Copy && src == dst) {
 		o.write(at, dst)
 	}
 	if st.Op == schedule.Send {

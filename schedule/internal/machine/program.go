@@ -20,6 +20,7 @@ import (
 type Step struct {
 	Op          schedule.Op
 	Left, Final bool
+	more        bool // the next step goes on with the same n-ary step (schedule.Lane)
 	SrcBuf      schedule.Buf
 	DstBuf      schedule.Buf
 	Src, Dst    int32 // first chunks
@@ -78,6 +79,11 @@ func New(size int, next func(rank int) (schedule.Schedule, error)) (*Program, er
 			}
 			ends.reset()
 			lane.Steps = p.compile(s.Lanes[l], r, l, links, ends)
+			for _, g := range groups[l] {
+				for i := g.First; i+1 < g.End; i++ {
+					lane.Steps[i].more = lane.Steps[i+1].DstBuf != schedule.None
+				}
+			}
 			p.Lanes = append(p.Lanes, lane)
 		}
 		p.first[r+1] = int32(len(p.Lanes))

@@ -24,6 +24,8 @@ type Values[V any] struct {
 	domain  Domain[V]
 	held    []V
 	written []bool
+	copied  []bool     // in place, a Copy of the chunk to itself left it as it was
+	partial [][]V      // by lane and unit: what an n-ary step has built so far
 	queues  []queue[V] // by link
 	err     error
 }
@@ -34,8 +36,9 @@ func NewValues[V any](p *Program, windows int, inPlace bool, domain Domain[V]) *
 	l := newLayout(p, windows, inPlace)
 	return &Values[V]{
 		layout: l, domain: domain,
-		held: make([]V, l.places()), written: make([]bool, l.places()),
-		queues: make([]queue[V], len(p.Links)),
+		held: make([]V, l.places()), written: make([]bool, l.places()), copied: make([]bool, l.places()),
+		partial: make([][]V, len(p.Lanes)),
+		queues:  make([]queue[V], len(p.Links)),
 	}
 }
 
@@ -51,7 +54,7 @@ func (v *Values[V]) Unit(lane, step int32, st *Step, window, unit int) {
 		return
 	}
 	rank := v.p.Lanes[lane].Rank
-	if err := v.unit(rank, st, window, unit); err != nil {
+	if err := v.unit(lane, step, rank, st, window, unit); err != nil {
 		v.err = fmt.Errorf("%s: %w", v.p.Where(lane, step), err)
 		if v.windows > 1 {
 			v.err = fmt.Errorf("window %d %w", window, v.err)
@@ -68,15 +71,26 @@ func (v *Values[V]) Waited(int32, int, *Step) {}
 // Err implements Handler.
 func (v *Values[V]) Err() error { return v.err }
 
-func (v *Values[V]) unit(rank int, st *Step, window, unit int) error {
+func (v *Values[V]) unit(lane, step int32, rank int, st *Step, window, unit int) error {
+	goesOn := step > 0 && v.p.Lanes[lane].Steps[step-1].more
+	dst := int(st.Dst) + unit
+	old := func() (V, error) { // what Dst holds, for the steps that reduce into it
+		if goesOn {
+			return v.partial[lane][unit], nil
+		}
+		return v.read(rank, st.DstBuf, dst, window)
+	}
 	var operand, got V
 	var err error
-	if st.SrcBuf != schedule.None {
-		if operand, err = v.read(rank, st.SrcBuf, int(st.Src)+unit, window); err != nil {
-			return err
-		}
+	switch {
+	case goesOn && st.Op == schedule.RecvReduce:
+		operand, err = old()
+	case st.SrcBuf != schedule.None:
+		operand, err = v.read(rank, st.SrcBuf, int(st.Src)+unit, window)
 	}
-	dst := int(st.Dst) + unit
+	if err != nil {
+		return err
+	}
 	switch st.Op {
 	case schedule.Send:
 		v.queues[st.Link].push(operand)
@@ -88,7 +102,7 @@ func (v *Values[V]) unit(rank int, st *Step, window, unit int) error {
 	case schedule.Copy:
 		got = operand
 	case schedule.Combine:
-		if got, err = v.read(rank, st.DstBuf, dst, window); err == nil {
+		if got, err = old(); err == nil {
 			got, err = v.reduce(got, operand, st.Left)
 		}
 	}
@@ -98,7 +112,15 @@ func (v *Values[V]) unit(rank int, st *Step, window, unit int) error {
 	if err != nil {
 		return err
 	}
+	if st.more {
+		if unit >= len(v.partial[lane]) {
+			v.partial[lane] = append(v.partial[lane], make([]V, unit+1-len(v.partial[lane]))...)
+		}
+		v.partial[lane][unit] = got
+		return nil
+	}
 	i := v.place(rank, st.DstBuf, dst, window)
+	v.copied[i] = st.Op == schedule.Copy && !st.Final && !v.written[i] && i == v.place(rank, st.SrcBuf, int(st.Src)+unit, window)
 	v.held[i], v.written[i] = got, true
 	return nil
 }
@@ -119,7 +141,7 @@ var (
 func (v *Values[V]) read(rank int, b schedule.Buf, chunk, window int) (V, error) {
 	i := v.place(rank, b, chunk, window)
 	if b == schedule.In {
-		if i >= 0 && v.written[i] {
+		if i >= 0 && v.written[i] && !v.copied[i] {
 			return v.held[i], fmt.Errorf("reads %v: %w", schedule.At(b, chunk), errOverwritten)
 		}
 		return v.domain.Input(rank, window, chunk), nil
