@@ -129,10 +129,6 @@ func (d *Device) Close() error {
 		return nil
 	}
 	d.closed = true
-	for _, r := range d.regions {
-		r.open = false
-	}
-	clear(d.regions)
 	endpoints, queues := d.endpoints, d.queues
 	d.endpoints, d.queues = nil, nil
 	d.mu.Unlock()
@@ -142,6 +138,13 @@ func (d *Device) Close() error {
 	for q := range queues {
 		q.shut()
 	}
+	// Last, so that what a peer sees is a lost peer and not a missing region.
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, r := range d.regions {
+		r.open = false
+	}
+	clear(d.regions)
 	return nil
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/gccl/gccl/rdma"
 	"github.com/gccl/gccl/rdma/loopback"
+	"github.com/gccl/gccl/rdma/rdmatest"
 )
 
 // side is a device with one of everything.
@@ -223,4 +224,24 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	}
 	round()
 	assert.Zero(t, testing.AllocsPerRun(100, round))
+}
+
+func TestConformance(t *testing.T) {
+	for name, opts := range map[string][]loopback.Option{
+		"default":     nil,
+		"write only":  {loopback.LoadStore(false)},
+		"narrow":      {loopback.MaxPosted(2), loopback.MaxMessage(256 << 10), loopback.MaxInline(0)},
+		"short queue": {loopback.MaxPosted(5), loopback.MaxInline(8)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rdmatest.Run(t, func(_ *testing.T, n int) []rdma.Device {
+				net := loopback.NewNetwork()
+				devs := make([]rdma.Device, n)
+				for i := range devs {
+					devs[i] = net.Device(opts...)
+				}
+				return devs
+			})
+		})
+	}
 }

@@ -124,10 +124,10 @@ func (e *endpoint) accept(w *rdma.Write) (mustRing bool, err error) {
 
 // breakBoth ends the connection because something that this end asked for was refused.
 func (e *endpoint) breakBoth(cause error) {
-	if e.peer.state.Load() == closed {
-		e.lost(cause)
-		return
+	own := cause
+	if !errors.Is(cause, rdma.ErrPeerLost) {
+		own = fmt.Errorf("%w: connection broken: %w", rdma.ErrPeerLost, cause)
 	}
-	e.lost(fmt.Errorf("%w: connection broken: %w", rdma.ErrPeerLost, cause))
+	e.lost(own)
 	e.peer.lost(fmt.Errorf("%w: connection broken: refused to %v: %w", rdma.ErrPeerLost, e, cause))
 }
