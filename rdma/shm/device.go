@@ -30,6 +30,8 @@ type Options struct {
 	Logger *zap.Logger
 }
 
+var _ rdma.BellDevice = (*Device)(nil)
+
 // Device is one rank's access to shared memory. Its methods may be called from any goroutine.
 type Device struct {
 	log      *zap.Logger

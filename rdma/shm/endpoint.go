@@ -16,7 +16,10 @@ import (
 	"go.uber.org/zap"
 )
 
-// Endpoint is one end of a connection; it implements rdma.LoadStore.
+var _ rdma.LoadStore = (*Endpoint)(nil)
+
+// Endpoint is one end of a connection. Its methods may be called from any goroutine, Post by one at a
+// time.
 type Endpoint struct {
 	dev    *Device
 	queue  *queue
@@ -122,8 +125,15 @@ func (e *Endpoint) fail(cause error, code uint8) (first, connected bool) {
 
 // lose breaks the endpoint because its peer is gone, and tells its user. If Connect is still running
 // or not yet called, its result tells it.
-func (e *Endpoint) lose(cause *PeerError) {
-	first, connected := e.fail(cause, codeOK)
+func (e *Endpoint) lose(cause *PeerError) { e.breakUp(cause, codeOK) }
+
+// refused breaks the endpoint because its owner was not let where it wanted to go.
+func (e *Endpoint) refused(access error) {
+	e.breakUp(fmt.Errorf("shm: connection broken: %w: %w", rdma.ErrPeerLost, access), codeAccess)
+}
+
+func (e *Endpoint) breakUp(cause error, code uint8) {
+	first, connected := e.fail(cause, code)
 	if !first {
 		return
 	}
@@ -214,7 +224,8 @@ func (e *Endpoint) peerPID() int {
 	return 0
 }
 
-// refuse checks a dialer's claim on this endpoint and binds it; it returns the code to refuse with.
+// bind gives the endpoint to an identified dialer, if it is free, and else returns the code to refuse
+// with.
 func (e *Endpoint) bind(from identity, c *conn) (code uint8) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -226,6 +237,13 @@ func (e *Endpoint) bind(from identity, c *conn) (code uint8) {
 	}
 	e.from, e.accepted = &from, c
 	return codeOK
+}
+
+// unbind takes back a bind whose dialer could not be served; it may dial again.
+func (e *Endpoint) unbind() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.from, e.accepted = nil, nil
 }
 
 var errNotConnected = errors.New("shm: endpoint is not connected")

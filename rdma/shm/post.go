@@ -63,7 +63,8 @@ func (e *Endpoint) post(ws []rdma.Write) (int, error) {
 		}
 		taken, access := e.write(w)
 		if access != nil {
-			e.refuse(w, access)
+			e.wrote.failed.Store(&rdma.Completion{Kind: rdma.Wrote, Endpoint: e.id, ID: w.ID, Err: access})
+			e.refused(access)
 			completed = true
 			n++
 			break
@@ -159,10 +160,4 @@ func (e *Endpoint) remoteSoon(r rdma.RemoteRegion) (*remoteMap, error) {
 		return nil, nil
 	}
 	return nil, err
-}
-
-// refuse completes w with an error and breaks the endpoint.
-func (e *Endpoint) refuse(w *rdma.Write, err error) {
-	e.wrote.failed.Store(&rdma.Completion{Kind: rdma.Wrote, Endpoint: e.id, ID: w.ID, Err: err})
-	e.fail(err, codeAccess)
 }

@@ -4,6 +4,7 @@ package shm
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 
@@ -18,9 +19,13 @@ type mapCall struct {
 }
 
 // Map implements rdma.LoadStore. The first call for a region asks its owner; other endpoints of the
-// device that are connected to the same device share the mapping.
+// device that are connected to the same device share the mapping. A refusal (rdma.ErrAccess) breaks
+// the endpoint.
 func (e *Endpoint) Map(ctx context.Context, r rdma.RemoteRegion) ([]byte, error) {
 	m, err := e.remote(ctx, r)
+	if errors.Is(err, rdma.ErrAccess) {
+		e.refused(err)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -118,31 +118,42 @@ func (d *Device) identify(c *conn) (*Endpoint, error) {
 	return d.welcome(c, e, &ask, greeting.nonce), nil
 }
 
-// welcome sends an identified dialer the bell and the completion ring of e.
+// welcome binds an identified dialer to e and sends it the bell and the completion ring. It returns nil
+// if that failed; the dialer knows why.
 func (d *Device) welcome(c *conn, e *Endpoint, ask *message, nonce [16]byte) *Endpoint {
-	bellFD, err := d.bellMem.Dup()
-	if err != nil {
-		_ = c.send(&message{kind: refused, code: codeResource})
-		return nil
-	}
-	defer closeAll([]int{bellFD})
-	ringFD, err := e.in.mem.Dup()
-	if err != nil {
-		_ = c.send(&message{kind: refused, code: codeResource})
-		return nil
-	}
-	defer closeAll([]int{ringFD})
 	if code := e.bind(identity{ask.name, ask.from}, c); code != codeOK {
 		_ = c.send(&message{kind: refused, code: code})
 		return nil
 	}
+	fds, err := dupAll(d.bellMem, e.in.mem)
+	if err != nil {
+		d.log.Warn("shm connection put off", zap.Error(err))
+		e.unbind()
+		_ = c.send(&message{kind: refused, code: codeResource})
+		return nil
+	}
+	defer closeAll(fds)
 	answer := message{kind: opened, depth: uint32(e.in.depth()), proof: prove(e.token, opened, nonce, ask)}
-	if err := c.send(&answer, bellFD, ringFD); err != nil {
+	if err := c.send(&answer, fds...); err != nil {
 		e.endOf(c, err)
 		return nil
 	}
 	_ = e.in.mem.CloseFile() // nobody else will ask for it
 	return e
+}
+
+// dupAll returns new descriptors of all blocks or none.
+func dupAll(blocks ...*hostmem.Block) ([]int, error) {
+	var fds []int
+	for _, block := range blocks {
+		fd, err := block.Dup()
+		if err != nil {
+			closeAll(fds)
+			return nil, err
+		}
+		fds = append(fds, fd)
+	}
+	return fds, nil
 }
 
 // answerMap sends the descriptor of a region to a peer that knows its key.
