@@ -1,0 +1,271 @@
+package verbs
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/gccl/gccl/rdma"
+	"github.com/gccl/gccl/rdma/verbs/internal/ibv"
+)
+
+// message is the immediate of an empty SEND between control queue pairs.
+type message uint32
+
+const (
+	imHello   message = iota + 1 // I am connected
+	imProbe                      // are you there? (the peer's card answers, not the peer)
+	imBye                        // I close
+	imBroken                     // my end of the data connection failed
+	imReceive                    // not sent: marks receives
+)
+
+const (
+	controlSends = 8
+	controlRecvs = 16
+)
+
+// controlTimers: 7 times 268 ms (2^16 × 4.096 µs) without an answer is 1.9 s, so that a link that flaps
+// for less is survived. A peer that runs out of receives because its process is stopped is alive: 7 is
+// for ever here.
+var controlTimers = timers{timeout: 16, retry: 6, rnrRetry: 7, minRNR: 18}
+
+func randomPSN() uint32 { return rand.Uint32() & 0xffffff }
+
+// phase is what a control connection is doing.
+type phase uint8
+
+const (
+	idle     phase = iota // not connected
+	greeting              // hello is on its way, again and again
+	up                    // hello was acknowledged: probes
+	ending                // the data connection is broken; nothing but bye is sent
+	leaving               // bye is on its way
+)
+
+// control is the second connection of an endpoint. keeper.mu guards it.
+//
+// A hello to a peer that is not connected yet is dropped until the card gives up, 1.9 s later; then
+// the queue pair begins anew. Sequence numbers go on where they were, because the peer may be
+// connected by then and have sent its own hello: every message is one packet, so that they can be counted.
+// The second to connect finds the first connected, so that both know it one trip later.
+type control struct {
+	k    *keeper
+	e    *endpoint
+	key  uint32
+	qp   *ibv.QP
+	send *ibv.Sender
+	recv *ibv.Receiver
+
+	psn  uint32
+	path *path
+	peer queueAddress
+
+	phase           phase
+	known           bool   // the endpoint was told that the peer is ready
+	generation      uint32 // of the queue pair's life, in request IDs
+	acked, received uint32 // messages
+	inFlight        int
+	probing         bool
+	next            time.Time // greeting: to give up; up: to probe; leaving: to destroy
+}
+
+func (c *control) address() queueAddress { return queueAddress{c.qp.Num, c.psn} }
+
+// initLocked takes a fresh or reset queue pair to INIT and posts its receives.
+func (c *control) initLocked() error {
+	if err := c.qp.Modify(c.k.dev.initAttr(), initMask); err != nil {
+		return err
+	}
+	for range controlRecvs {
+		if err := c.recv.Post(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// connectLocked takes it from INIT to RTS and greets.
+func (c *control) connectLocked() error {
+	const mask = 0xffffff
+	mine := queueAddress{c.qp.Num, (c.psn + c.acked) & mask}
+	theirs := queueAddress{c.peer.qpn, (c.peer.psn + c.received) & mask}
+	if err := c.path.connect(c.qp, mine, theirs, controlTimers); err != nil {
+		return err
+	}
+	c.phase = greeting
+	return c.sayLocked(imHello)
+}
+
+// start connects to the peer's control queue pair.
+func (c *control) start(p *path, peer queueAddress) error {
+	c.k.mu.Lock()
+	defer c.k.mu.Unlock()
+	if c.phase != idle {
+		return c.e.failure() // closed meanwhile
+	}
+	c.path, c.peer = p, peer
+	c.next = time.Now().Add(c.k.dev.opts.ConnectTimeout)
+	err := c.connectLocked()
+	c.k.wakeLocked()
+	return err
+}
+
+func (c *control) sayLocked(m message) error {
+	w := &c.send.WR[0]
+	w.ID = uint64(c.key)<<32 | uint64(c.generation&0xffffff)<<8 | uint64(m)
+	w.Opcode, w.Flags, w.Imm = ibv.OpSendImm, ibv.SendSignaled, ibv.NetworkOrder(uint32(m))
+	_, err := c.send.Post(1)
+	if err == nil {
+		c.inFlight++
+	}
+	return err
+}
+
+// tell sends a last word about the data connection.
+func (c *control) tell(m message) {
+	c.k.mu.Lock()
+	defer c.k.mu.Unlock()
+	if c.phase == greeting || c.phase == up {
+		c.phase = ending
+		_ = c.sayLocked(m) // the queue has room; if the pair is broken, there is nobody to tell
+	}
+}
+
+// close says bye, and leaves the queue pair to the keeper.
+func (c *control) close() {
+	c.k.mu.Lock()
+	defer c.k.mu.Unlock()
+	if c.phase == idle {
+		c.destroyLocked()
+		return
+	}
+	_ = c.sayLocked(imBye)
+	c.phase = leaving
+	c.next = time.Now().Add(linger)
+	c.k.wakeLocked()
+}
+
+// tickLocked does what is due, and returns when something is due next.
+func (c *control) tickLocked(now time.Time) time.Time {
+	switch c.phase {
+	case greeting:
+		if !c.known && now.After(c.next) {
+			c.lostLocked(fmt.Sprintf("the peer did not connect within %v", c.k.dev.opts.ConnectTimeout))
+			return time.Time{}
+		}
+	case up:
+		if c.k.dev.opts.KeepAlive < 0 || c.probing {
+			return time.Time{}
+		}
+		if !now.Before(c.next) {
+			c.next = now.Add(c.k.dev.opts.KeepAlive)
+			c.probing = c.sayLocked(imProbe) == nil
+		}
+	case leaving:
+		if c.inFlight == 0 || !now.Before(c.next) {
+			c.destroyLocked()
+			return time.Time{}
+		}
+	default:
+		return time.Time{}
+	}
+	return c.next
+}
+
+func (c *control) completedLocked(wc *ibv.WC) {
+	if m := message(wc.ID & 0xff); m != imReceive {
+		if uint32(wc.ID>>8)&0xffffff == c.generation&0xffffff {
+			c.sentLocked(m, wc.Status)
+		}
+		return
+	}
+	if wc.Status != ibv.Success {
+		return // the pair failed; a send says why
+	}
+	c.received++
+	_ = c.recv.Post()
+	switch message(ibv.NetworkOrder(wc.Imm)) {
+	case imHello, imProbe:
+		c.peerReadyLocked()
+	case imBye:
+		c.lostLocked("the peer closed the connection")
+	case imBroken:
+		c.lostLocked("the peer's end of the connection failed")
+	}
+}
+
+// sentLocked handles the end of an own message.
+func (c *control) sentLocked(m message, s ibv.Status) {
+	c.inFlight--
+	if s == ibv.Success {
+		c.acked++
+		c.probing = c.probing && m != imProbe
+		if c.phase == greeting {
+			c.phase = up
+			c.next = time.Now().Add(time.Duration(rand.Int64N(int64(max(c.k.dev.opts.KeepAlive, 1)))))
+			c.peerReadyLocked()
+		}
+		return
+	}
+	switch {
+	case s == ibv.Flushed && m != imProbe:
+	case c.phase == greeting:
+		c.againLocked()
+	case c.phase == up:
+		c.lostLocked(fmt.Sprintf("no answer to a keep-alive for %d times %v or more (%v): its process or host is gone, or the network is down%s",
+			controlTimers.retry+1, ackTimeout(controlTimers.timeout), s, c.k.dev.portHint()))
+	}
+}
+
+// againLocked begins anew with a peer that has not answered the hello.
+func (c *control) againLocked() {
+	c.generation++
+	c.inFlight, c.probing = 0, false
+	err := c.qp.Modify(ibv.QPAttr{State: ibv.QPReset}, ibv.MaskState)
+	if err == nil {
+		err = c.initLocked()
+	}
+	if err == nil {
+		err = c.connectLocked()
+	}
+	if err != nil {
+		c.lostLocked(fmt.Sprintf("control connection: %v", err))
+	}
+}
+
+func (c *control) peerReadyLocked() {
+	if !c.known {
+		c.known = true
+		c.k.actions = append(c.k.actions, c.e.peerReady)
+	}
+}
+
+// lostLocked breaks the endpoint.
+func (c *control) lostLocked(why string) {
+	if c.phase == leaving {
+		return
+	}
+	c.phase = ending
+	e := c.e
+	c.k.actions = append(c.k.actions, func() {
+		e.lost(fmt.Errorf("verbs: %v: %s: %w", e, why, rdma.ErrPeerLost))
+	})
+}
+
+func (c *control) destroyLocked() {
+	delete(c.k.controls, c.key)
+	if c.qp != nil {
+		if err := c.qp.Destroy(); err != nil {
+			c.k.dev.opts.Logger.Sugar().Errorf("verbs: %v: control QP: %v", c.k.dev, err)
+		}
+		c.qp = nil
+	}
+	if c.send != nil {
+		c.send.Free()
+	}
+	if c.recv != nil {
+		c.recv.Free()
+	}
+	c.k.room.release(controlSends + controlRecvs)
+}

@@ -1,0 +1,81 @@
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gccl/gccl/rdma"
+	"github.com/gccl/gccl/rdma/verbs/internal/ibv"
+)
+
+// CompletionError is what the card reported about a write.
+type CompletionError struct {
+	Status uint32 // enum ibv_wc_status
+	Vendor uint32 // the device's own code
+	text   string
+	kind   error // ErrPeerLost, ErrAccess or nil
+}
+
+func (e *CompletionError) Error() string { return e.text }
+
+// Unwrap returns rdma.ErrPeerLost, rdma.ErrAccess, or nil for a local error.
+func (e *CompletionError) Unwrap() error { return e.kind }
+
+// completionError explains a bad status of a write.
+func (e *endpoint) completionError(s ibv.Status, vendor uint32) error {
+	err := &CompletionError{Status: uint32(s), Vendor: vendor}
+	var hint string
+	switch s {
+	case ibv.RemoteAccess, ibv.RemoteInvalid:
+		err.kind = rdma.ErrAccess
+		hint = ": the peer refused the key or the range (a process that is being killed looks the same)"
+	case ibv.RetryExceeded:
+		err.kind = rdma.ErrPeerLost
+		hint = fmt.Sprintf(": no acknowledgement for %d times %v or more: the peer's process or host is gone, or the network is down%s",
+			e.dev.opts.RetryCount+1, ackTimeout(e.dev.opts.Timeout), e.dev.portHint())
+	case ibv.RNRExceeded:
+		err.kind = rdma.ErrPeerLost
+		hint = ": the peer had no receive posted: more writes with immediate unpolled than its RecvDepth"
+	case ibv.RemoteOp, ibv.Flushed:
+		err.kind = rdma.ErrPeerLost
+	}
+	err.text = fmt.Sprintf("verbs: %v: %v (status %d, vendor %#x)%s", e, s, uint32(s), vendor, hint)
+	if err.kind != nil {
+		err.text += ": " + err.kind.Error()
+	}
+	return err
+}
+
+// ackTimeout is the time that a QP timeout code stands for.
+func ackTimeout(code uint8) time.Duration {
+	return (4096 * time.Nanosecond << code).Round(time.Millisecond)
+}
+
+// unavailable wraps ErrUnavailable.
+func unavailable(format string, args ...any) error {
+	return fmt.Errorf("verbs: %w: %w", rdma.ErrUnavailable, fmt.Errorf(format, args...))
+}
+
+// explain adds to an error of making something what can be done about it. need is the memory that
+// would be pinned, in bytes.
+func explain(err error, need int) error {
+	if !errors.Is(err, unix.ENOMEM) && !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EAGAIN) {
+		return err
+	}
+	var lim unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_MEMLOCK, &lim) != nil {
+		return err
+	}
+	return memlockError(err, lim.Cur, need)
+}
+
+func memlockError(err error, limit uint64, need int) error {
+	if limit == unix.RLIM_INFINITY {
+		return err
+	}
+	return unavailable("%w: memlock limit is %d KiB, this needs %d KiB more: raise it with ulimit -l, or LimitMEMLOCK in a systemd unit",
+		err, limit>>10, (need+1023)>>10)
+}

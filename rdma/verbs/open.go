@@ -1,0 +1,100 @@
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+
+	"github.com/gccl/gccl/rdma/verbs/internal/ibv"
+)
+
+// Open opens the first active port that o.HCA admits. The error wraps rdma.ErrUnavailable and says what is
+// missing: the library, a device, an active port, a usable GID, or locked memory.
+func Open(o Options) (*Device, error) {
+	ds, err := open(o, 1)
+	if err != nil {
+		return nil, err
+	}
+	return ds[0], nil
+}
+
+// OpenAll opens every active port that o.HCA admits, sorted by name, at least one. Ports that do not work
+// are left out, with a warning in the log.
+func OpenAll(o Options) ([]*Device, error) { return open(o, 1<<16) }
+
+func open(o Options, most int) ([]*Device, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	filter, err := parseHCA(o.HCA)
+	if err != nil {
+		return nil, err
+	}
+	lib, err := ibv.Load()
+	if err != nil {
+		return nil, unavailable("no libibverbs (Debian: apt install libibverbs1 ibverbs-providers): %w", err)
+	}
+	names, err := lib.Names()
+	if err != nil {
+		return nil, unavailable("the kernel has no RDMA support: %w", err)
+	}
+	if len(names) == 0 {
+		return nil, unavailable("no RDMA device%s", seenByKernel(os.DirFS("/sys/class/infiniband")))
+	}
+	slices.Sort(names)
+	var devices []*Device
+	var refused []error
+	admitted := false
+	for _, name := range names {
+		ports, err := portCount(lib, name)
+		if err != nil {
+			refused = append(refused, fmt.Errorf("%s: %w", name, err))
+			continue
+		}
+		for port := 1; port <= ports && len(devices) < most; port++ {
+			if !filter.match(name, port) {
+				continue
+			}
+			admitted = true
+			d, err := openPort(lib, name, uint8(port), o)
+			if err != nil {
+				refused = append(refused, fmt.Errorf("%s:%d: %w", name, port, err))
+				continue
+			}
+			devices = append(devices, d)
+		}
+	}
+	switch {
+	case len(devices) > 0:
+		for _, err := range refused {
+			o.Logger.Sugar().Warnf("verbs: port not used: %v", err)
+		}
+		return devices, nil
+	case !admitted && len(refused) == 0:
+		return nil, unavailable("HCA filter %q admits none of the devices %v", o.HCA, names)
+	}
+	return nil, unavailable("no usable port: %w", errors.Join(refused...))
+}
+
+// seenByKernel tells the case of a device without its user-space driver apart.
+func seenByKernel(sys fs.FS) string {
+	entries, err := fs.ReadDir(sys, ".")
+	if err != nil || len(entries) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(": the kernel has %s, but libibverbs has no driver for it (Debian: apt install ibverbs-providers), or /dev/infiniband is not there",
+		entries[0].Name())
+}
+
+func portCount(lib *ibv.Lib, name string) (int, error) {
+	c, err := lib.Open(name)
+	if err != nil {
+		return 0, explain(err, 0)
+	}
+	defer c.Close()
+	a, err := c.Attr()
+	return int(a.PhysPortCount), err
+}

@@ -1,0 +1,232 @@
+package verbs
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gccl/gccl/rdma"
+	"github.com/gccl/gccl/rdma/verbs/internal/ibv"
+)
+
+// Post hands writes to the card, up to sendBatch in one call of the library, without allocating. While
+// the peer still connects, it keeps them, and copies the bytes of inline ones.
+func (e *endpoint) Post(ws []rdma.Write) (int, error) {
+	if !e.guard.enter() {
+		return 0, e.closedError()
+	}
+	defer e.guard.leave()
+	if e.state.Load() != ready {
+		if n, kept, err := e.keep(ws); kept || err != nil {
+			return n, err
+		}
+	}
+	return e.post(ws)
+}
+
+// keep puts writes aside; kept is false if the endpoint has become ready.
+func (e *endpoint) keep(ws []rdma.Write) (n int, kept bool, err error) {
+	e.pend.Lock()
+	defer e.pend.Unlock()
+	if err := e.failure(); err != nil {
+		return 0, false, err
+	}
+	if e.state.Load() == ready {
+		return 0, false, nil
+	}
+	for i := range ws {
+		if len(e.pending) == e.dev.attr.MaxPosted {
+			return i, true, nil
+		}
+		if err := e.check(&ws[i], e.quiet); err != nil {
+			return i, true, err
+		}
+		w := ws[i]
+		e.quiet++
+		if w.Signaled {
+			e.quiet = 0
+		}
+		if w.Inline {
+			w.Local = append([]byte(nil), w.Local...)
+		}
+		e.pending = append(e.pending, w)
+	}
+	return len(ws), true, nil
+}
+
+// post hands writes over. One goroutine at a time.
+func (e *endpoint) post(ws []rdma.Write) (int, error) {
+	taken := 0
+	for taken < len(ws) {
+		room := len(e.kept) - int(e.posted-e.head.Load())
+		n := min(len(ws)-taken, room, len(e.send.WR))
+		if n == 0 {
+			break
+		}
+		var bad error
+		for i := range n {
+			w := &ws[taken+i]
+			if bad = e.check(w, e.silent); bad != nil {
+				n = i
+				break
+			}
+			e.fill(i, w)
+		}
+		if n > 0 {
+			e.tail.Store(e.posted + uint64(n))
+			k, err := e.send.Post(n)
+			e.posted += uint64(k)
+			taken += k
+			if err != nil {
+				e.tail.Store(e.posted)
+				e.recount()
+				if errors.Is(err, unix.ENOMEM) && e.posted != e.head.Load() {
+					return taken, nil // the library's queue is full before ours
+				}
+				return taken, fmt.Errorf("verbs: %v: ibv_post_send: %w", e, err)
+			}
+		}
+		if bad != nil {
+			return taken, bad
+		}
+	}
+	return taken, nil
+}
+
+// fill makes request i of the chain from w.
+func (e *endpoint) fill(i int, w *rdma.Write) {
+	seq := e.posted + uint64(i)
+	e.kept[seq%uint64(len(e.kept))] = keptWrite{w.ID, w.Signaled}
+	r := &e.send.WR[i]
+	r.ID = packID(e.id, kindWrite, seq)
+	r.Opcode, r.Imm = ibv.OpWrite, 0
+	if w.HasImm {
+		r.Opcode, r.Imm = ibv.OpWriteImm, ibv.NetworkOrder(w.Imm)
+	}
+	r.Flags = 0
+	e.silent++
+	if w.Signaled {
+		r.Flags = ibv.SendSignaled
+		e.silent = 0
+	}
+	n := len(w.Local)
+	if n == 0 { // no key is looked at (InfiniBand Architecture, C9-88)
+		r.NumSGE, r.RemoteAddr, r.RKey = 0, 0, 0
+		return
+	}
+	r.NumSGE, r.RemoteAddr, r.RKey = 1, w.Remote.Addr+w.Offset, uint32(w.Remote.Key)
+	sg := &e.send.SG[i]
+	sg.Len = uint32(n)
+	if w.Inline {
+		r.Flags |= ibv.SendInline
+		stride := e.dev.attr.MaxInline
+		b := e.send.Inline[i*stride : i*stride+n]
+		copy(b, w.Local)
+		sg.Addr, sg.LKey = uint64(ibv.Addr(b)), 0
+		return
+	}
+	sg.Addr, sg.LKey = uint64(ibv.Addr(w.Local)), w.Region.(*region).lkey
+}
+
+// recount finds silent after a chain that was taken in part.
+func (e *endpoint) recount() {
+	size := uint64(len(e.kept))
+	e.silent = 0
+	for seq := e.posted; seq > e.head.Load() && !e.kept[(seq-1)%size].signaled; seq-- {
+		e.silent++
+	}
+}
+
+// check finds the caller's mistakes, before anything moved.
+func (e *endpoint) check(w *rdma.Write, silent int) error {
+	a := &e.dev.attr
+	switch n := len(w.Local); {
+	case n > a.MaxMessage:
+		return fmt.Errorf("verbs: write of %d bytes: MaxMessage is %d", n, a.MaxMessage)
+	case w.Inline && n > a.MaxInline:
+		return fmt.Errorf("verbs: inline write of %d bytes: MaxInline is %d", n, a.MaxInline)
+	case !w.Signaled && silent >= a.MaxPosted/2:
+		return fmt.Errorf("verbs: %d unsignaled writes in a row: one in MaxPosted/2 = %d must be signaled", silent+1, a.MaxPosted/2)
+	case w.Inline || n == 0:
+		return nil
+	}
+	r, ok := w.Region.(*region)
+	switch {
+	case !ok || r.dev != e.dev:
+		return fmt.Errorf("verbs: %v: the write's region is not of this device", e)
+	case r.closed.Load():
+		return fmt.Errorf("verbs: %w: the write's region", rdma.ErrClosed)
+	case !r.contains(w.Local):
+		return errors.New("verbs: the write's bytes are not inside its region")
+	}
+	return nil
+}
+
+// wrote turns the completion of a write into c; false if its user did not ask for one. An error is
+// always told for the write that failed, and for signaled ones after it.
+func (e *endpoint) wrote(wc *ibv.WC, c *rdma.Completion) bool {
+	head := e.head.Load()
+	seq := head + (wc.ID-head)&seqMask
+	if seq >= e.tail.Load() {
+		return false // not ours: a card's error
+	}
+	k := e.kept[seq%uint64(len(e.kept))]
+	e.head.Store(seq + 1)
+	var err error
+	if wc.Status != ibv.Success {
+		err = e.writeFailed(wc)
+		if !k.signaled && wc.Status == ibv.Flushed {
+			return false
+		}
+	} else if !k.signaled {
+		return false
+	}
+	*c = rdma.Completion{Kind: rdma.Wrote, Endpoint: e.id, ID: k.id, Err: err}
+	return true
+}
+
+// writeFailed breaks the endpoint and returns the write's error: for flushed ones, what broke it.
+func (e *endpoint) writeFailed(wc *ibv.WC) error {
+	err := e.completionError(wc.Status, wc.VendorErr)
+	e.lost(brokenBy(err))
+	if wc.Status != ibv.Flushed {
+		return err
+	}
+	e.life.Lock()
+	defer e.life.Unlock()
+	if e.cause != nil {
+		return e.cause
+	}
+	return err
+}
+
+// brokenBy makes a cause for OnLost, which wraps ErrPeerLost in any case.
+func brokenBy(err error) error {
+	if errors.Is(err, rdma.ErrPeerLost) {
+		return err
+	}
+	return fmt.Errorf("%w: connection broken: %w", rdma.ErrPeerLost, err)
+}
+
+// receiveFailed: the queue pair is in the error state, because of something that the peer did.
+func (e *endpoint) receiveFailed(s ibv.Status) {
+	e.lost(fmt.Errorf("verbs: %v: connection broken: receives ended with %v (a peer's write was refused here, or the card failed): %w",
+		e, s, rdma.ErrPeerLost))
+}
+
+// received counts a used receive, and posts a chain again when as many are used.
+func (e *endpoint) received() {
+	e.consumed++
+	if e.consumed < recvBatch {
+		return
+	}
+	e.consumed = 0
+	if !e.guard.enter() {
+		return
+	}
+	defer e.guard.leave()
+	if err := e.recv.Post(); err != nil {
+		e.lost(fmt.Errorf("verbs: %v: %w: %w", e, err, rdma.ErrPeerLost))
+	}
+}
