@@ -1,0 +1,172 @@
+package collective
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gccl/gccl/bootstrap"
+	"github.com/gccl/gccl/internal/executor"
+	"github.com/gccl/gccl/internal/link"
+	"github.com/gccl/gccl/rdma"
+	"github.com/gccl/gccl/schedule"
+	"go.uber.org/zap"
+)
+
+// Comm is a communicator: a fixed set of ranks that make the same calls in the same order. Its
+// methods may be called from any goroutine; calls run one after another in the order issued.
+type Comm struct {
+	rank, size int
+	cfg        Config
+	log        *zap.Logger
+	group      bootstrap.Group
+	ownGroup   bool
+	devices    []rdma.Device
+	ownDevices bool
+	peers      []hello
+	mesh       *link.Mesh
+	geo        link.Geometry
+	engine     *executor.Engine
+	catalog    []schedule.Info
+	epoch      uint64
+
+	queue queue
+
+	// What follows belongs to whoever holds the turn (queue).
+	seq      uint64
+	p2pSeq   []transferSeq
+	plans    map[planKey]*planned
+	lastPlan *planned
+	sh       shape
+	job      executor.Job
+	jobs     [1]*executor.Job
+	windows  windows
+
+	broken    atomic.Pointer[StepError]
+	closed    atomic.Bool
+	closeOnce sync.Once
+	closeErr  error
+}
+
+// transferSeq counts the transfers with one peer.
+type transferSeq struct{ sent, received uint32 }
+
+// Rank returns this rank's number.
+func (c *Comm) Rank() int { return c.rank }
+
+// Size returns the number of ranks.
+func (c *Comm) Size() int { return c.size }
+
+// run makes one call. The caller holds the turn.
+func (c *Comm) run(ctx context.Context, call *Call) error {
+	if err := c.usable(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%w: %v not begun: %w", ErrInvalid, call, err)
+	}
+	if err := c.check(call, &c.sh); err != nil {
+		return err
+	}
+	p, err := c.planFor(call, &c.sh)
+	if err != nil {
+		return err
+	}
+	c.fill(&c.job, p, call)
+	c.jobs[0] = &c.job
+	if err := c.engine.Run(ctx, c.deadline(), c.jobs[:]...); err != nil {
+		return c.fail(call, err)
+	}
+	return nil
+}
+
+// fill makes a job of a planned call and takes its sequence number.
+func (c *Comm) fill(j *executor.Job, p *planned, call *Call) {
+	j.Plan = p.plan
+	a := &j.Args
+	a.In, a.Out, a.Reducer = call.Src.Bytes(), call.Dst.Bytes(), p.reducer
+	a.InPlace, a.OutPlace = c.windows.place(a.In), c.windows.place(a.Out)
+	var seq uint32
+	switch call.Kind {
+	case Send:
+		seq = c.p2pSeq[call.Peer].sent + 1
+		c.p2pSeq[call.Peer].sent = seq
+	case Recv:
+		seq = c.p2pSeq[call.Peer].received + 1
+		c.p2pSeq[call.Peer].received = seq
+	default:
+		c.seq++
+		seq = uint32(c.seq)
+	}
+	a.Call = link.Call{FP: mix(p.fp^c.epoch, uint64(seq)), A: p.a | uint64(seq), B: p.b}
+}
+
+// usable returns why no call can be made, or nil.
+func (c *Comm) usable() error {
+	if e := c.broken.Load(); e != nil {
+		return e
+	}
+	if c.closed.Load() {
+		return ErrClosed
+	}
+	return nil
+}
+
+func (c *Comm) deadline() time.Time {
+	if c.cfg.Timeout <= 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(c.cfg.Timeout)
+}
+
+// Close leaves the communicator and releases its memory and connections. It is local and bounded:
+// it waits for no peer, but for up to a second for its own last messages to be taken by the
+// network. Peers that still need this rank get an error that says that it closed.
+func (c *Comm) Close() error {
+	c.closeOnce.Do(func() {
+		c.closed.Store(true)
+		c.queue.close()
+		c.closeErr = c.release()
+	})
+	return c.closeErr
+}
+
+func (c *Comm) release() error {
+	var errs []error
+	if c.mesh != nil {
+		if c.broken.Load() == nil {
+			c.mesh.Goodbye()
+			c.flush(time.Second)
+		}
+		errs = append(errs, c.windows.close(), c.mesh.Close())
+	}
+	if c.ownDevices {
+		for _, d := range c.devices {
+			errs = append(errs, d.Close())
+		}
+	}
+	if c.ownGroup && c.group != nil {
+		errs = append(errs, c.group.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// flush polls until posted writes have left, at most for d.
+func (c *Comm) flush(d time.Duration) {
+	for end := time.Now().Add(d); !c.mesh.Drained() && time.Now().Before(end); {
+		if _, err := c.mesh.Progress(); err != nil {
+			return
+		}
+	}
+}
+
+// Abort breaks the communicator at once, from any goroutine, also while a call is in flight: that
+// call, and the peers' calls, return an error that names this rank and why.
+func (c *Comm) Abort(why string) {
+	n := &link.Notice{Cause: link.CauseGaveUp, From: c.rank, Culprit: c.rank, Text: c.describe(c.rank) + " aborted: " + why}
+	c.mesh.Fail(n)
+	c.broken.CompareAndSwap(nil, &StepError{Kind: ErrGaveUp, Call: "abort", Rank: c.rank, Peer: c.rank, Step: -1, Err: errors.New(n.Text)})
+}

@@ -1,0 +1,71 @@
+package collective
+
+import (
+	"time"
+
+	"github.com/gccl/gccl/bootstrap"
+	"github.com/gccl/gccl/rdma"
+	"go.uber.org/zap"
+)
+
+// Config describes a communicator. The zero value works: one rank, or, by Init, what the
+// environment says. Fields that carry a setting's name are filled from the environment by
+// [ConfigFromEnv]; `gccl env` prints all of them.
+type Config struct {
+	// Bootstrap says who this rank is and how it finds the others. Ignored if Group is given.
+	Bootstrap bootstrap.Config
+	// Group is the control plane to use instead; the caller closes it, after the communicator.
+	Group bootstrap.Group
+	// Devices are the devices to use instead of those that Provider names, in order of preference;
+	// the caller closes them, after the communicator.
+	Devices []rdma.Device
+
+	// Provider is the list of providers to try for each pair of ranks, in order: "shm,verbs,tcp";
+	// "^tcp": all but; "auto" or empty: shm on one host, else verbs, else tcp. (GCCL_PROVIDER)
+	Provider string
+	// Strict refuses to use a provider other than the first that Provider names for a pair. (GCCL_STRICT)
+	Strict bool
+	// Timeout bounds every call beside its context; 0: 10 minutes, negative: none. (GCCL_TIMEOUT)
+	Timeout time.Duration
+	// Channels is how many copies of an algorithm may run side by side, and with it the number of
+	// lanes between two ranks; 0: 2. (GCCL_NCHANNELS)
+	Channels int
+	// BufferBytes is the ring buffer from one rank to another on one lane; 0: 2 MiB. (GCCL_BUFFSIZE)
+	BufferBytes int
+	// Slots is how many slots it is divided into, a power of two; 0: 8. (GCCL_SLOTS)
+	Slots int
+	// Spin is how many polls a waiting rank makes before it yields its core; 0: chosen from cores and
+	// ranks on the host, negative: none. (GCCL_SPIN)
+	Spin int
+	// LendMin is the shortest transfer in bytes that is read from registered memory in place
+	// instead of being copied; 0: 2 KiB. (GCCL_LEND_MIN)
+	LendMin int
+	// HostID overrides the identity of this host, for simulated hosts. (GCCL_HOSTID)
+	HostID string
+	// Logger receives log lines; nil: none, unless GCCL_DEBUG asks for them.
+	Logger *zap.Logger
+
+	// yield is what a rank does to let others run; set by NewLocal.
+	yield func()
+}
+
+func (c *Config) defaults() {
+	if c.Timeout == 0 {
+		c.Timeout = 10 * time.Minute
+	}
+	if c.Channels == 0 {
+		c.Channels = 2
+	}
+	if c.BufferBytes == 0 {
+		c.BufferBytes = 2 << 20
+	}
+	if c.Slots == 0 {
+		c.Slots = 8
+	}
+	if c.LendMin == 0 {
+		c.LendMin = 2 << 10
+	}
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+}

@@ -1,0 +1,25 @@
+// Package collective is gccl's public face: communicators whose ranks combine and move tensors
+// together.
+//
+//	comm, err := collective.Init(ctx)            // rank, size and root from the launcher's environment
+//	defer comm.Close()
+//	err = comm.AllReduce(ctx, tensor.Of(grad), tensor.Of(grad), tensor.Avg)
+//
+// Every rank of a communicator must make the same calls in the same order. If they do not, all get
+// an error that says who called what ([ErrMismatch]); nothing hangs and no byte outside the
+// destination is touched.
+//
+// # Buffers
+//
+// Tensors are views of the caller's memory, which must not be changed (sources) or used
+// (destinations) until the call has returned. In place means that destination and source are
+// exactly the same memory (or, where one holds a block per rank, that the other is this rank's block of
+// it); any other overlap is refused. Tensors from [Comm.Alloc] lie in memory that the peers can
+// read and write directly, which makes large messages several times faster.
+//
+// # Errors
+//
+// [ErrInvalid]: the call was wrong locally, nothing was sent, the communicator is fine. Everything
+// else breaks the communicator: later calls return the first cause. errors.As with *[StepError]
+// tells which rank is to blame, and where the call stood.
+package collective

@@ -1,0 +1,56 @@
+package collective
+
+import (
+	"errors"
+	"fmt"
+)
+
+// The kinds of errors, for errors.Is.
+var (
+	// ErrInvalid: the arguments are wrong; nothing was sent and the communicator is fine.
+	ErrInvalid = errors.New("invalid call")
+	// ErrMismatch: ranks made different calls.
+	ErrMismatch = errors.New("ranks disagree")
+	// ErrPeerLost: a rank's process or host is gone, or it closed its communicator.
+	ErrPeerLost = errors.New("peer lost")
+	// ErrGaveUp: another rank gave the call up (its deadline passed, its caller cancelled or aborted).
+	ErrGaveUp = errors.New("a rank gave up")
+	// ErrClosed: the communicator was closed or aborted on this rank.
+	ErrClosed = errors.New("communicator closed")
+	// ErrUnavailable: no provider reaches a rank, or the wanted one cannot work here.
+	ErrUnavailable = errors.New("provider unavailable")
+	// ErrInternal: a peer sent what no correct peer sends, or an invariant broke.
+	ErrInternal = errors.New("internal error")
+)
+
+// StepError is a call that broke its communicator.
+type StepError struct {
+	Kind error  // ErrMismatch, ErrPeerLost, ErrGaveUp, ErrInternal, context.DeadlineExceeded or context.Canceled
+	Call string // "allreduce(float32[1024], sum)"
+	Seq  uint64 // number of the call on its communicator, from 1
+	Rank int    // this rank
+	Peer int    // the rank to blame; −1: nobody in particular
+	// Where the call stood when it failed: the first lane that waited, its step and the number of
+	// its steps; Step is −1 where nothing waited.
+	Lane, Step, Steps int
+	// Doing is that step in words: "recv-reduce from 2".
+	Doing string
+	Err   error // the cause
+}
+
+// Error says who waits for whom: "allreduce(float32[8], sum) #12 rank 3 lane 0 step 5/14
+// (recv-reduce from 2): peer lost: …".
+func (e *StepError) Error() string {
+	where := ""
+	if e.Step >= 0 {
+		where = fmt.Sprintf(" lane %d step %d/%d (%s)", e.Lane, e.Step, e.Steps, e.Doing)
+	}
+	return fmt.Sprintf("%s #%d rank %d%s: %v: %v", e.Call, e.Seq, e.Rank, where, e.Kind, e.Err)
+}
+
+// Unwrap returns the kind and the cause.
+func (e *StepError) Unwrap() []error { return []error{e.Kind, e.Err} }
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrInvalid, fmt.Sprintf(format, args...))
+}

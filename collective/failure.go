@@ -1,0 +1,98 @@
+package collective
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gccl/gccl/internal/executor"
+	"github.com/gccl/gccl/internal/link"
+)
+
+// fail breaks the communicator because a call failed, tells the peers, and returns the error that
+// this and every later call gives.
+func (c *Comm) fail(call *Call, err error) error {
+	e := &StepError{Kind: ErrInternal, Call: call.String(), Seq: c.seq, Rank: c.rank, Peer: -1, Step: -1, Err: err}
+	if at, ok := c.engine.Position(); ok {
+		e.Lane, e.Step, e.Steps, e.Doing = at.Lane, at.Step, at.Steps, at.Doing
+	}
+	n := &link.Notice{From: c.rank, Culprit: c.rank}
+	var (
+		gone     *executor.Gone
+		mismatch *link.Mismatch
+		length   *executor.Length
+		corrupt  *link.Corrupt
+	)
+	switch {
+	case errors.As(err, &gone):
+		n = gone.Notice
+		e.Kind, e.Peer = kindOf(n.Cause), n.Culprit
+		if n.Cause == link.CauseClosed {
+			n = &link.Notice{Cause: link.CauseLost, From: c.rank, Culprit: n.Culprit, Text: n.Text}
+		}
+	case errors.As(err, &mismatch):
+		n.Cause, n.Culprit = link.CauseMismatch, mismatch.Peer
+		n.Text = fmt.Sprintf("%s calls %s, %s calls %s", c.describe(c.rank), explain(mismatch.Mine, c.algorithmName),
+			c.describe(mismatch.Peer), explain(mismatch.Theirs, c.algorithmName))
+		e.Kind, e.Peer, e.Err = ErrMismatch, mismatch.Peer, errors.New(n.Text)
+	case errors.As(err, &length):
+		n.Cause, n.Culprit = link.CauseMismatch, length.Peer
+		n.Text = fmt.Sprintf("%s in %v: %v", c.describe(c.rank), call, length)
+		e.Kind, e.Peer = ErrMismatch, length.Peer
+	case errors.As(err, &corrupt):
+		n.Cause, n.Culprit, n.Text = link.CauseInternal, corrupt.Peer, err.Error()
+		e.Peer = corrupt.Peer
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		n.Cause = link.CauseGaveUp
+		e.Kind = context.Canceled
+		if errors.Is(err, context.DeadlineExceeded) {
+			e.Kind = context.DeadlineExceeded
+		}
+		e.Err = errors.New(c.waitsFor())
+		n.Text = fmt.Sprintf("%s gave up %s #%d: %v: %v", c.describe(c.rank), e.Call, e.Seq, e.Kind, e.Err)
+	default:
+		n.Cause, n.Text = link.CauseInternal, fmt.Sprintf("%s: %v", c.describe(c.rank), err)
+	}
+	if first := c.mesh.Fail(n); first != n && gone == nil {
+		e.Kind, e.Peer, e.Err = kindOf(first.Cause), first.Culprit, first
+	}
+	if !c.broken.CompareAndSwap(nil, e) {
+		return c.broken.Load()
+	}
+	c.log.Warn("communicator broken", errorFields(e)...)
+	return e
+}
+
+func kindOf(c link.Cause) error {
+	switch c {
+	case link.CauseLost, link.CauseClosed:
+		return ErrPeerLost
+	case link.CauseMismatch:
+		return ErrMismatch
+	case link.CauseGaveUp:
+		return ErrGaveUp
+	}
+	return ErrInternal
+}
+
+// waitsFor says which ranks the call waited for.
+func (c *Comm) waitsFor() string {
+	s := ""
+	for i, r := range c.engine.WaitsFor(nil) {
+		if i > 0 {
+			s += ", "
+		}
+		s += c.describe(r)
+	}
+	if s == "" {
+		return "nothing was awaited"
+	}
+	return "waited for " + s
+}
+
+func (c *Comm) algorithmName(i uint8) string {
+	if int(i) < len(c.catalog) {
+		return c.catalog[i].Name
+	}
+	return "transfer"
+}

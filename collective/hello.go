@@ -1,0 +1,75 @@
+package collective
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/gccl/gccl/internal/link"
+)
+
+// hello is what ranks tell each other first.
+type hello struct {
+	Version   int      `json:"version"` // of this exchange
+	Pid       int      `json:"pid"`
+	Host      string   `json:"host"`   // name, for people
+	HostID    string   `json:"hostID"` // equal where ranks share a kernel
+	Cores     int      `json:"cores"`
+	Providers []string `json:"providers"` // of the devices this rank has, in order of preference
+	// Agreed are the settings that must be the same everywhere, by name.
+	Agreed map[string]string `json:"agreed"`
+	// Epoch is the fingerprint base that rank 0 drew for this communicator.
+	Epoch uint64 `json:"epoch,omitempty"`
+}
+
+const helloVersion = 1
+
+// hostID identifies the running kernel, which is what processes that share memory share.
+func hostID() string {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		name, _ := os.Hostname()
+		return "name:" + name
+	}
+	return strings.TrimSpace(string(b))
+}
+
+// agreed are the settings that enter plans, by the names that users know.
+func agreed(c *Config, geo link.Geometry, catalog int) map[string]string {
+	return map[string]string{
+		"GCCL_PROVIDER":  c.Provider,
+		"GCCL_NCHANNELS": fmt.Sprint(c.Channels),
+		"GCCL_BUFFSIZE":  fmt.Sprint(c.BufferBytes),
+		"GCCL_SLOTS":     fmt.Sprint(c.Slots),
+		"geometry":       fmt.Sprintf("%d lanes of %d slots of %d bytes", geo.Lanes, geo.Slots, geo.SlotBytes),
+		"algorithms":     fmt.Sprintf("%d known", catalog),
+	}
+}
+
+// decodeHellos reads the ranks' hellos and refuses ranks that are set up differently from rank 0.
+func decodeHellos(blobs [][]byte) ([]hello, error) {
+	hs := make([]hello, len(blobs))
+	for r, b := range blobs {
+		if err := json.Unmarshal(b, &hs[r]); err != nil {
+			return nil, fmt.Errorf("%w: hello of rank %d: %v", ErrInternal, r, err)
+		}
+		if hs[r].Version != helloVersion {
+			return nil, fmt.Errorf("%w: rank %d speaks version %d of the exchange, rank 0 version %d", ErrMismatch, r, hs[r].Version, hs[0].Version)
+		}
+		for name, v := range hs[0].Agreed {
+			if theirs := hs[r].Agreed[name]; theirs != v {
+				return nil, fmt.Errorf("%w: %s is %q on rank 0 (%s) and %q on rank %d (%s): set it alike everywhere", ErrMismatch, name, v, hs[0].Host, theirs, r, hs[r].Host)
+			}
+		}
+	}
+	return hs, nil
+}
+
+// describe names a rank for messages.
+func (c *Comm) describe(r int) string {
+	if r < 0 || r >= len(c.peers) {
+		return fmt.Sprintf("rank %d", r)
+	}
+	return fmt.Sprintf("rank %d (pid %d on %s)", r, c.peers[r].Pid, c.peers[r].Host)
+}

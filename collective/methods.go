@@ -1,0 +1,128 @@
+package collective
+
+import (
+	"context"
+
+	"github.com/gccl/gccl/tensor"
+)
+
+// AllReduce combines every rank's src into every rank's dst: dst[i] = src of rank 0 [i] ⊕ … ⊕ src
+// of rank n−1 [i]. All ranks get the same bits.
+func (c *Comm) AllReduce(ctx context.Context, dst, src tensor.Tensor, op tensor.Op) error {
+	call := Call{Kind: AllReduce, Dst: dst, Src: src, Op: op}
+	return c.do(ctx, &call)
+}
+
+// Reduce is AllReduce whose result only root gets; others' dst is not used.
+func (c *Comm) Reduce(ctx context.Context, dst, src tensor.Tensor, op tensor.Op, root int) error {
+	call := Call{Kind: Reduce, Dst: dst, Src: src, Op: op, Root: root}
+	return c.do(ctx, &call)
+}
+
+// Broadcast copies root's src into every rank's dst; others' src is not used. With dst the same as
+// src it works in place.
+func (c *Comm) Broadcast(ctx context.Context, dst, src tensor.Tensor, root int) error {
+	call := Call{Kind: Broadcast, Dst: dst, Src: src, Root: root}
+	return c.do(ctx, &call)
+}
+
+// AllGather copies every rank's src into block r of every rank's dst, which is Size times as long.
+func (c *Comm) AllGather(ctx context.Context, dst, src tensor.Tensor) error {
+	call := Call{Kind: AllGather, Dst: dst, Src: src}
+	return c.do(ctx, &call)
+}
+
+// AllGatherV is AllGather with blocks of counts[r] elements; all ranks give the same counts.
+func (c *Comm) AllGatherV(ctx context.Context, dst, src tensor.Tensor, counts []int) error {
+	call := Call{Kind: AllGather, Dst: dst, Src: src, Counts: given(counts)}
+	return c.do(ctx, &call)
+}
+
+// ReduceScatter combines every rank's src, which is Size times as long as dst, and gives rank r
+// block r of the result.
+func (c *Comm) ReduceScatter(ctx context.Context, dst, src tensor.Tensor, op tensor.Op) error {
+	call := Call{Kind: ReduceScatter, Dst: dst, Src: src, Op: op}
+	return c.do(ctx, &call)
+}
+
+// ReduceScatterV is ReduceScatter with blocks of counts[r] elements; all ranks give the same counts.
+func (c *Comm) ReduceScatterV(ctx context.Context, dst, src tensor.Tensor, op tensor.Op, counts []int) error {
+	call := Call{Kind: ReduceScatter, Dst: dst, Src: src, Op: op, Counts: given(counts)}
+	return c.do(ctx, &call)
+}
+
+// Gather copies every rank's src into block r of root's dst.
+func (c *Comm) Gather(ctx context.Context, dst, src tensor.Tensor, root int) error {
+	call := Call{Kind: Gather, Dst: dst, Src: src, Root: root}
+	return c.do(ctx, &call)
+}
+
+// GatherV is Gather with blocks of counts[r] elements, which only root needs to give.
+func (c *Comm) GatherV(ctx context.Context, dst, src tensor.Tensor, counts []int, root int) error {
+	call := Call{Kind: Gather, Dst: dst, Src: src, Root: root, Counts: given(counts)}
+	return c.do(ctx, &call)
+}
+
+// Scatter copies block r of root's src into rank r's dst.
+func (c *Comm) Scatter(ctx context.Context, dst, src tensor.Tensor, root int) error {
+	call := Call{Kind: Scatter, Dst: dst, Src: src, Root: root}
+	return c.do(ctx, &call)
+}
+
+// ScatterV is Scatter with blocks of counts[r] elements, which only root needs to give.
+func (c *Comm) ScatterV(ctx context.Context, dst, src tensor.Tensor, counts []int, root int) error {
+	call := Call{Kind: Scatter, Dst: dst, Src: src, Root: root, Counts: given(counts)}
+	return c.do(ctx, &call)
+}
+
+// AllToAll copies block r of every rank s's src into block s of rank r's dst. It does not work in place.
+func (c *Comm) AllToAll(ctx context.Context, dst, src tensor.Tensor) error {
+	call := Call{Kind: AllToAll, Dst: dst, Src: src}
+	return c.do(ctx, &call)
+}
+
+// AllToAllV is AllToAll with blocks of send[r] elements for rank r and receive[s] elements from
+// rank s.
+func (c *Comm) AllToAllV(ctx context.Context, dst, src tensor.Tensor, send, receive []int) error {
+	call := Call{Kind: AllToAll, Dst: dst, Src: src, Counts: given(send), RecvCounts: given(receive)}
+	return c.do(ctx, &call)
+}
+
+// Scan combines the src of ranks 0 to r into rank r's dst (an inclusive prefix).
+func (c *Comm) Scan(ctx context.Context, dst, src tensor.Tensor, op tensor.Op) error {
+	call := Call{Kind: Scan, Dst: dst, Src: src, Op: op}
+	return c.do(ctx, &call)
+}
+
+// Exscan combines the src of ranks 0 to r−1 into rank r's dst; rank 0's dst stays as it was.
+func (c *Comm) Exscan(ctx context.Context, dst, src tensor.Tensor, op tensor.Op) error {
+	call := Call{Kind: Exscan, Dst: dst, Src: src, Op: op}
+	return c.do(ctx, &call)
+}
+
+// Barrier returns when every rank has called it.
+func (c *Comm) Barrier(ctx context.Context) error {
+	call := Call{Kind: Barrier}
+	return c.do(ctx, &call)
+}
+
+// Send sends src to a peer, whose matching Recv must ask for the same type and count. Transfers
+// between two ranks match in order. It returns when src may be changed again.
+func (c *Comm) Send(ctx context.Context, src tensor.Tensor, peer int) error {
+	call := Call{Kind: Send, Src: src, Peer: peer}
+	return c.do(ctx, &call)
+}
+
+// Recv receives into dst what the peer sends.
+func (c *Comm) Recv(ctx context.Context, dst tensor.Tensor, peer int) error {
+	call := Call{Kind: Recv, Dst: dst, Peer: peer}
+	return c.do(ctx, &call)
+}
+
+// given makes a list of counts not nil, which is what says that there are counts.
+func given(counts []int) []int {
+	if counts == nil {
+		return []int{}
+	}
+	return counts
+}

@@ -1,0 +1,203 @@
+package collective
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+
+	"github.com/gccl/gccl/bootstrap"
+	"github.com/gccl/gccl/internal/executor"
+	"github.com/gccl/gccl/internal/link"
+	"github.com/gccl/gccl/rdma"
+	"github.com/gccl/gccl/rdma/loopback"
+	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
+)
+
+// Init makes this process's communicator from the environment that its launcher left: GCCL_RANK,
+// GCCL_SIZE and GCCL_ROOT, or torchrun's, MPI's, Slurm's and others' variables (docs/launchers.md).
+// Without any it is the only rank.
+func Init(ctx context.Context) (*Comm, error) {
+	cfg, err := ConfigFromEnv(os.LookupEnv)
+	if err != nil {
+		return nil, err
+	}
+	return New(ctx, cfg)
+}
+
+// New makes a communicator. All its ranks must call it; it returns when all are connected, or when
+// ctx ends, or with the first rank's failure.
+func New(ctx context.Context, cfg Config) (c *Comm, err error) {
+	cfg.defaults()
+	c = &Comm{cfg: cfg, log: cfg.Logger, catalog: catalog(), plans: map[planKey]*planned{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, c.release())
+			c = nil
+		}
+	}()
+	if c.group = cfg.Group; c.group == nil {
+		if cfg.Bootstrap.Size == 0 {
+			cfg.Bootstrap.Size = 1
+		}
+		if c.group, err = bootstrap.Connect(ctx, cfg.Bootstrap); err != nil {
+			return c, err
+		}
+		c.ownGroup = true
+	}
+	c.rank, c.size = c.group.Rank(), c.group.Size()
+	c.p2pSeq = make([]transferSeq, c.size)
+	if err := c.openDevices(); err != nil {
+		return c, err
+	}
+	if err := c.meet(ctx); err != nil {
+		return c, err
+	}
+	return c, c.connect(ctx)
+}
+
+// NewLocal makes the n communicators of a job whose ranks are goroutines of this process, over the
+// loopback provider. cfg's Group, Bootstrap and Devices are not used.
+func NewLocal(ctx context.Context, n int, cfg Config) ([]*Comm, error) {
+	comms := make([]*Comm, n)
+	net := loopback.NewNetwork()
+	g, ctx := errgroup.WithContext(ctx)
+	for r, group := range bootstrap.Local(n) {
+		rc := cfg
+		rc.Group = group
+		rc.Devices = []rdma.Device{net.Device()}
+		rc.yield = runtime.Gosched
+		g.Go(func() (err error) {
+			if comms[r], err = New(ctx, rc); err == nil {
+				comms[r].ownGroup, comms[r].ownDevices = true, true
+			}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		for _, c := range comms {
+			if c != nil {
+				err = errors.Join(err, c.Close())
+			}
+		}
+		return nil, err
+	}
+	return comms, nil
+}
+
+// openDevices opens the wanted providers. One that cannot work here is left out, loudly; none at
+// all is an error, and so is any under Strict.
+func (c *Comm) openDevices() error {
+	if len(c.cfg.Devices) > 0 {
+		c.devices = c.cfg.Devices
+		return nil
+	}
+	names, err := wanted(c.cfg.Provider)
+	if err != nil {
+		return err
+	}
+	c.ownDevices = true
+	var errs []error
+	for _, name := range names {
+		d, err := openProvider(name)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		c.devices = append(c.devices, d)
+	}
+	if len(errs) > 0 && (c.cfg.Strict || len(c.devices) == 0) {
+		return fmt.Errorf("%w: %w", ErrUnavailable, errors.Join(errs...))
+	}
+	for _, err := range errs {
+		c.log.Warn("provider left out", zap.Error(err))
+	}
+	return nil
+}
+
+// meet exchanges hellos.
+func (c *Comm) meet(ctx context.Context) error {
+	c.geo = link.Geometry{Lanes: c.cfg.Channels + 1, Slots: c.cfg.Slots, SlotBytes: max(64, c.cfg.BufferBytes/max(1, c.cfg.Slots)&^63)}
+	if err := c.geo.Check(); err != nil {
+		return fmt.Errorf("%w: %v", ErrInvalid, err)
+	}
+	h := hello{Version: helloVersion, Pid: os.Getpid(), HostID: c.cfg.HostID, Cores: runtime.NumCPU(), Agreed: agreed(&c.cfg, c.geo, len(c.catalog))}
+	h.Host, _ = os.Hostname()
+	if h.HostID == "" {
+		h.HostID = hostID()
+	}
+	for _, d := range c.devices {
+		h.Providers = append(h.Providers, d.Attr().Provider)
+	}
+	if c.rank == 0 {
+		var b [8]byte
+		if _, err := rand.Read(b[:]); err != nil {
+			return err
+		}
+		h.Epoch = binary.LittleEndian.Uint64(b[:])
+	}
+	blob, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	blobs, err := c.group.AllGather(ctx, blob)
+	if err != nil {
+		return err
+	}
+	if c.peers, err = decodeHellos(blobs); err != nil {
+		return err
+	}
+	c.epoch = c.peers[0].Epoch
+	return nil
+}
+
+// connect makes the links and the engine.
+func (c *Comm) connect(ctx context.Context) error {
+	devs := make([]rdma.Device, c.size)
+	for r := range devs {
+		if r == c.rank {
+			continue
+		}
+		var err error
+		if devs[r], err = c.deviceFor(r); err != nil {
+			return err
+		}
+	}
+	var err error
+	c.mesh, err = link.New(link.Config{
+		Rank: c.rank, Size: c.size, Geometry: c.geo, Bell: c.bell(),
+		Device:   func(r int) rdma.Device { return devs[r] },
+		Describe: c.describe,
+	})
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	blobs, err := c.group.AllGather(ctx, c.mesh.Blob())
+	if err != nil {
+		return err
+	}
+	if err := c.mesh.Connect(ctx, blobs); err != nil {
+		return err
+	}
+	if err := c.group.Barrier(ctx); err != nil {
+		return err
+	}
+	c.engine = executor.New(c.mesh, executor.Options{Wait: c.waiting(), LendMin: c.cfg.LendMin})
+	c.log.Info("communicator ready", c.fields()...)
+	return nil
+}
+
+// bell is the bell of the device whose peers ring it, or one of its own.
+func (c *Comm) bell() rdma.Bell {
+	for _, d := range c.devices {
+		if b, ok := d.(rdma.BellDevice); ok {
+			return b.Bell()
+		}
+	}
+	return link.NewBell()
+}

@@ -1,0 +1,140 @@
+package collective
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gccl/gccl/internal/executor"
+	"github.com/gccl/gccl/schedule"
+	"github.com/gccl/gccl/tensor"
+)
+
+// planKey is everything that a plan depends on, but for uneven counts.
+type planKey struct {
+	kind       Kind
+	dtype      tensor.DType
+	op         tensor.Op
+	count      int
+	root       int
+	peer       int
+	registered bool
+	uneven     bool
+}
+
+// planned is a call made ready: compiled schedule, reducer and description.
+type planned struct {
+	key       planKey
+	shape     shape // of uneven calls
+	plan      *executor.Plan
+	reducer   *tensor.Reducer
+	a, b      uint64 // description without the sequence number
+	fp        uint64 // fingerprint without epoch and sequence number
+	algorithm string
+}
+
+// maxPlans bounds the cache; the whole cache is dropped when it is full, which costs a few
+// microseconds a call until it is warm again.
+const maxPlans = 4096
+
+// planFor returns the plan of a checked call, from the cache if it is there.
+func (c *Comm) planFor(call *Call, sh *shape) (*planned, error) {
+	key := planKey{kind: call.Kind, dtype: sh.dtype, count: sh.count, registered: c.registered(call), uneven: sh.uneven}
+	switch {
+	case call.Kind.reduces():
+		key.op = call.Op
+	case call.Kind >= Send:
+		key.peer = call.Peer
+	}
+	if call.Kind.rooted() {
+		key.root = call.Root
+	}
+	if p := c.lastPlan; p != nil && p.key == key && (!key.uneven || p.shape.same(sh)) {
+		return p, nil
+	}
+	if !key.uneven {
+		if p := c.plans[key]; p != nil {
+			c.lastPlan = p
+			return p, nil
+		}
+	}
+	p, err := c.makePlan(key, sh)
+	if err != nil {
+		return nil, err
+	}
+	if !key.uneven {
+		if len(c.plans) >= maxPlans {
+			clear(c.plans)
+		}
+		c.plans[key] = p
+	}
+	c.lastPlan = p
+	return p, nil
+}
+
+func (s *shape) same(o *shape) bool { return slices.Equal(s.in, o.in) && slices.Equal(s.out, o.out) }
+
+// makePlan chooses an algorithm and compiles its schedule for the shape.
+func (c *Comm) makePlan(key planKey, sh *shape) (*planned, error) {
+	p := &planned{key: key, shape: shape{in: slices.Clone(sh.in), out: slices.Clone(sh.out)}}
+	if key.kind.reduces() {
+		r, err := tensor.NewReducer(key.dtype, key.op, c.size)
+		if err != nil {
+			return nil, invalid("%v of %v: %v", key.kind, key.dtype, err)
+		}
+		p.reducer = r
+	}
+	if key.kind >= Send {
+		return p, c.planTransfer(p, sh)
+	}
+	ch, err := c.choose(key, sh)
+	if err != nil {
+		return nil, err
+	}
+	s, err := ch.info.Make(c.rank, c.size, ch.shape)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %v", ErrInternal, ch.info.Name, err)
+	}
+	if ch.channels > 1 {
+		s = schedule.Channels(s, ch.channels)
+	}
+	prog, err := executor.Compile(s)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %s: %v", ErrInternal, ch.info.Name, err)
+	}
+	lay := executor.Layout{Elem: key.dtype.Size(), Window: ch.window, Longest: sh.longest}
+	if key.uneven && key.kind != AllGather && key.kind != ReduceScatter {
+		// Nobody knows all lengths, so there is one window, and lengths are checked by transfer.
+		lay.Window, lay.Pairwise = 0, true
+	}
+	if s.In > 0 {
+		lay.In = p.shape.in
+	}
+	if s.Out > 0 {
+		lay.Out = p.shape.out
+	}
+	if p.plan, err = prog.Plan(c.mesh, lay, 0); err != nil {
+		return nil, fmt.Errorf("%w: %s: %v", ErrInternal, ch.info.Name, err)
+	}
+	p.algorithm = ch.info.Name
+	p.a, p.b = describeCall(key.kind, key.op.Code(), key.dtype, uint8(ch.index), key.root, key.registered, key.count)
+	p.fp = mix(mix(p.a, p.b), uint64(key.op.Hash())<<32|uint64(ch.window))
+	p.fp = mix(p.fp, uint64(ch.channels)<<32|uint64(ch.shape.Pieces))
+	if key.uneven && !lay.Pairwise {
+		p.fp = hashInts(p.fp, append(slices.Clone(sh.in), sh.out...))
+	}
+	return p, nil
+}
+
+// planTransfer plans a Send or Recv: one step on the lane that is kept for them.
+func (c *Comm) planTransfer(p *planned, sh *shape) error {
+	prog := executor.Transfer(p.key.peer, p.key.kind == Send)
+	lay := executor.Layout{Elem: p.key.dtype.Size(), In: p.shape.in, Out: p.shape.out}
+	var err error
+	if p.plan, err = prog.Plan(c.mesh, lay, c.mesh.Geometry().Lanes-1); err != nil {
+		return fmt.Errorf("%w: %v", ErrInternal, err)
+	}
+	p.algorithm = "transfer"
+	p.a, p.b = describeCall(Send, 0, p.key.dtype, 0xff, 0, false, sh.count)
+	p.fp = mix(p.a, p.b)
+	return nil
+}

@@ -1,0 +1,130 @@
+package collective
+
+import (
+	"context"
+	"sync"
+)
+
+// queue gives calls their turn, in the order issued. A blocking call that finds nobody before it
+// runs on its caller's goroutine; everything else runs on a worker that lives while there is work.
+type queue struct {
+	mu     sync.Mutex
+	busy   bool // somebody has the turn
+	closed bool
+	waits  []*Handle
+}
+
+// Handle is a call in flight.
+type Handle struct {
+	done chan struct{}
+	err  error
+	work func() error
+}
+
+// Done is closed when the call has finished.
+func (h *Handle) Done() <-chan struct{} { return h.done }
+
+// Wait waits for the call and returns its error. If ctx ends first, Wait returns ctx's error and
+// the call goes on; the context that it was started with is what ends it.
+func (h *Handle) Wait(ctx context.Context) error {
+	select {
+	case <-h.done:
+		return h.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Err returns the call's error once Done is closed, and nil before.
+func (h *Handle) Err() error {
+	select {
+	case <-h.done:
+		return h.err
+	default:
+		return nil
+	}
+}
+
+// enter takes the turn at once if nobody has it.
+func (q *queue) enter() bool {
+	q.mu.Lock()
+	ok := !q.busy && !q.closed
+	if ok {
+		q.busy = true
+	}
+	q.mu.Unlock()
+	return ok
+}
+
+// leave gives the turn to who waits for it.
+func (q *queue) leave() {
+	q.mu.Lock()
+	if len(q.waits) == 0 {
+		q.busy = false
+		q.mu.Unlock()
+		return
+	}
+	q.mu.Unlock()
+	go q.serve()
+}
+
+// serve works off the queue; it has the turn.
+func (q *queue) serve() {
+	for {
+		q.mu.Lock()
+		if len(q.waits) == 0 {
+			q.busy = false
+			q.mu.Unlock()
+			return
+		}
+		h := q.waits[0]
+		q.waits = q.waits[1:]
+		q.mu.Unlock()
+		h.err = h.work()
+		close(h.done)
+	}
+}
+
+// put queues work.
+func (q *queue) put(work func() error) *Handle {
+	h := &Handle{done: make(chan struct{}), work: work}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		h.err = ErrClosed
+		close(h.done)
+		return h
+	}
+	q.waits = append(q.waits, h)
+	if !q.busy {
+		q.busy = true
+		go q.serve()
+	}
+	return h
+}
+
+// close refuses further work.
+func (q *queue) close() {
+	q.mu.Lock()
+	q.closed = true
+	q.mu.Unlock()
+}
+
+// do makes a call and waits for it.
+func (c *Comm) do(ctx context.Context, call *Call) error {
+	if c.queue.enter() {
+		err := c.run(ctx, call)
+		c.queue.leave()
+		return err
+	}
+	copied := *call
+	h := c.queue.put(func() error { return c.run(ctx, &copied) })
+	<-h.done
+	return h.err
+}
+
+// Start issues a call and returns at once. Its tensors belong to the call until it is done. Calls
+// keep the order in which they were issued, whether started or blocking. ctx ends the call itself.
+func (c *Comm) Start(ctx context.Context, call Call) *Handle {
+	return c.queue.put(func() error { return c.run(ctx, &call) })
+}

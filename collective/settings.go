@@ -1,0 +1,223 @@
+package collective
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gccl/gccl/bootstrap"
+	"go.uber.org/zap"
+)
+
+// Setting is one row of the table of settings.
+type Setting struct {
+	Name    string   // GCCL_…
+	Aliases []string // names of other libraries that are understood, too
+	Type    string
+	Default string
+	Help    string
+	set     func(*Config, string) error
+}
+
+// Value is a setting as this process has it.
+type Value struct {
+	Setting
+	Value  string
+	Source string // the variable it came from, or "default"
+}
+
+// Settings returns the table, in the order in which it should be shown. Variables that say who a
+// rank is (GCCL_RANK …) are bootstrap's and in docs/launchers.md.
+func Settings() []Setting {
+	return []Setting{
+		{"GCCL_PROVIDER", nil, "list", "auto", "providers to try for a pair of ranks, in order; ^ excludes", text(func(c *Config) *string { return &c.Provider })},
+		{"GCCL_STRICT", nil, "bool", "0", "refuse to start if a wanted provider cannot be used", boolean(func(c *Config) *bool { return &c.Strict })},
+		{"GCCL_TIMEOUT", nil, "duration", "10m", "longest call; 0 or off: none", duration(func(c *Config) *time.Duration { return &c.Timeout })},
+		{"GCCL_NCHANNELS", []string{"NCCL_MAX_NCHANNELS", "NCCL_NCHANNELS"}, "count", "2", "copies of an algorithm that run side by side", number(func(c *Config) *int { return &c.Channels })},
+		{"GCCL_BUFFSIZE", []string{"NCCL_BUFFSIZE"}, "bytes", "2M", "ring buffer between two ranks, per lane", number(func(c *Config) *int { return &c.BufferBytes })},
+		{"GCCL_SLOTS", nil, "count", "8", "slots of a ring buffer, a power of two", number(func(c *Config) *int { return &c.Slots })},
+		{"GCCL_SPIN", nil, "count", "auto", "polls before a waiting rank yields its core; −1: none", number(func(c *Config) *int { return &c.Spin })},
+		{"GCCL_LEND_MIN", nil, "bytes", "2K", "shortest transfer read from registered memory in place", number(func(c *Config) *int { return &c.LendMin })},
+		{"GCCL_HOSTID", []string{"NCCL_HOSTID"}, "text", "kernel's boot id", "identity of this host, for simulated hosts", text(func(c *Config) *string { return &c.HostID })},
+		{"GCCL_SOCKET_IFNAME", []string{"NCCL_SOCKET_IFNAME"}, "list", "all", "network interfaces: prefixes, = exact, ^ exclude", text(func(c *Config) *string { return &c.Bootstrap.Interface })},
+		{"GCCL_DEBUG", []string{"NCCL_DEBUG"}, "level", "silent", "log to standard error: warn, info or trace", debug},
+	}
+}
+
+func text(at func(*Config) *string) func(*Config, string) error {
+	return func(c *Config, v string) error { *at(c) = v; return nil }
+}
+
+func boolean(at func(*Config) *bool) func(*Config, string) error {
+	return func(c *Config, v string) (err error) { *at(c), err = strconv.ParseBool(v); return err }
+}
+
+func duration(at func(*Config) *time.Duration) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		if v == "off" || v == "0" {
+			*at(c) = -1
+			return nil
+		}
+		d, err := time.ParseDuration(v)
+		if s, e := strconv.ParseFloat(v, 64); e == nil {
+			d, err = time.Duration(s*float64(time.Second)), nil
+		}
+		if err == nil && d <= 0 {
+			err = fmt.Errorf("not positive")
+		}
+		*at(c) = d
+		return err
+	}
+}
+
+func number(at func(*Config) *int) func(*Config, string) error {
+	return func(c *Config, v string) (err error) { *at(c), err = ParseBytes(v); return err }
+}
+
+// ParseBytes reads a count with an optional suffix K, M or G of 1024.
+func ParseBytes(s string) (int, error) {
+	shift := 0
+	if n := len(s); n > 0 {
+		shift = map[byte]int{'K': 10, 'k': 10, 'M': 20, 'm': 20, 'G': 30, 'g': 30}[s[n-1]]
+		if shift > 0 {
+			s = s[:n-1]
+		}
+	}
+	v, err := strconv.ParseInt(s, 10, 64)
+	if err != nil || v > 1<<62>>shift || v < -1<<62>>shift {
+		return 0, fmt.Errorf("not a number, with K, M or G at most: %q", s)
+	}
+	return int(v << shift), nil
+}
+
+func debug(c *Config, v string) error {
+	level := zap.NewAtomicLevel()
+	switch strings.ToLower(v) {
+	case "", "silent", "version":
+		return nil
+	case "warn":
+		level.SetLevel(zap.WarnLevel)
+	case "info":
+		level.SetLevel(zap.InfoLevel)
+	case "trace", "debug":
+		level.SetLevel(zap.DebugLevel)
+	default:
+		return fmt.Errorf("want warn, info or trace")
+	}
+	cfg := zap.NewProductionConfig()
+	cfg.Level, cfg.Encoding, cfg.Sampling = level, "console", nil
+	cfg.EncoderConfig = zap.NewDevelopmentEncoderConfig()
+	cfg.DisableStacktrace = true
+	log, err := cfg.Build()
+	c.Logger = log
+	return err
+}
+
+// ConfigFromEnv reads the environment: who this rank is (bootstrap.FromEnv) and every setting.
+// lookup is os.LookupEnv, or the C library's getenv in a host program that changes its environment.
+func ConfigFromEnv(lookup func(string) (string, bool)) (Config, error) {
+	cfg, values, err := readSettings(lookup)
+	if err != nil {
+		return cfg, err
+	}
+	b, src, err := bootstrap.FromEnv(lookup)
+	if err != nil {
+		return cfg, err
+	}
+	b.Interface = cfg.Bootstrap.Interface
+	cfg.Bootstrap = b
+	if cfg.Logger != nil {
+		cfg.Bootstrap.Logger = cfg.Logger
+		cfg.Logger.Info("environment", zap.String("launcher", src.Launcher), zap.Any("from", src.From), zap.Strings("settings", notDefault(values)))
+		for _, w := range Unknown(os.Environ()) {
+			cfg.Logger.Warn(w)
+		}
+	}
+	return cfg, nil
+}
+
+func readSettings(lookup func(string) (string, bool)) (Config, []Value, error) {
+	var cfg Config
+	var values []Value
+	for _, s := range Settings() {
+		v := Value{Setting: s, Value: s.Default, Source: "default"}
+		for _, name := range append([]string{s.Name}, s.Aliases...) {
+			got, ok := lookup(name)
+			if !ok || got == "" {
+				continue
+			}
+			if err := s.set(&cfg, got); err != nil {
+				return cfg, nil, fmt.Errorf("%w: %s=%q (%s): %v", ErrInvalid, name, got, s.Help, err)
+			}
+			v.Value, v.Source = got, name
+			break
+		}
+		values = append(values, v)
+	}
+	return cfg, values, nil
+}
+
+// Values returns every setting with its value and where that came from.
+func Values(lookup func(string) (string, bool)) ([]Value, error) {
+	_, vs, err := readSettings(lookup)
+	return vs, err
+}
+
+func notDefault(vs []Value) []string {
+	var out []string
+	for _, v := range vs {
+		if v.Source != "default" {
+			out = append(out, v.Source+"="+v.Value)
+		}
+	}
+	return out
+}
+
+// bootstrapNames are the variables that bootstrap reads.
+func bootstrapNames() []string {
+	return []string{"GCCL_RANK", "GCCL_SIZE", "GCCL_ROOT", "GCCL_LOCAL_RANK", "GCCL_LOCAL_SIZE", "GCCL_SECRET", "GCCL_RUN_ID", "GCCL_EPOCH", "GCCL_RENDEZVOUS", "GCCL_PORT_RANGE"}
+}
+
+// Unknown returns a warning for every GCCL_ variable of an environment that nothing reads, with
+// the nearest name that exists: a typo is otherwise a setting silently not made.
+func Unknown(environ []string) []string {
+	known := bootstrapNames()
+	for _, s := range Settings() {
+		known = append(known, s.Name)
+	}
+	var out []string
+	for _, e := range environ {
+		name, _, _ := strings.Cut(e, "=")
+		if !strings.HasPrefix(name, "GCCL_") || slices.Contains(known, name) {
+			continue
+		}
+		best := slices.MinFunc(known, func(a, b string) int { return distance(a, name) - distance(b, name) })
+		out = append(out, fmt.Sprintf("%s is not a setting; did you mean %s?", name, best))
+	}
+	return out
+}
+
+// distance is the Levenshtein distance.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		prev := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cur := row[j+1]
+			cost := 1
+			if a[i] == b[j] {
+				cost = 0
+			}
+			row[j+1] = min(row[j]+1, cur+1, prev+cost)
+			prev = cur
+		}
+	}
+	return row[len(b)]
+}

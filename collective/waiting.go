@@ -1,0 +1,47 @@
+package collective
+
+import (
+	"time"
+
+	"github.com/gccl/gccl/internal/cpu"
+	"github.com/gccl/gccl/internal/executor"
+	"go.uber.org/zap"
+)
+
+// waiting decides how this rank waits, from the ranks and cores of its host. It is a local matter:
+// ranks may differ in it.
+func (c *Comm) waiting() executor.Wait {
+	local := 0
+	for i := range c.peers {
+		if c.peers[i].HostID == c.peers[c.rank].HostID {
+			local++
+		}
+	}
+	w := executor.Wait{Spins: max(0, c.cfg.Spin), Yield: c.cfg.yield, Sleep: time.Millisecond}
+	if c.cfg.Spin == 0 && local <= c.peers[c.rank].Cores {
+		w.Spins = 2000
+	}
+	if w.Yield == nil {
+		w.Yield = cpu.Yield
+	}
+	return w
+}
+
+// fields are what the one line about a new communicator says.
+func (c *Comm) fields() []zap.Field {
+	by := map[string]int{}
+	for r := range c.size {
+		if p := c.mesh.Peer(r); p != nil {
+			by[p.Provider]++
+		}
+	}
+	return []zap.Field{
+		zap.Int("rank", c.rank), zap.Int("size", c.size), zap.Any("peers by provider", by),
+		zap.Int("lanes", c.geo.Lanes), zap.Int("slots", c.geo.Slots), zap.Int("slot bytes", c.geo.SlotBytes),
+		zap.Uint64("epoch", c.epoch),
+	}
+}
+
+func errorFields(e *StepError) []zap.Field {
+	return []zap.Field{zap.Int("rank", e.Rank), zap.Int("peer", e.Peer), zap.Error(e)}
+}

@@ -1,0 +1,59 @@
+package executor
+
+import "github.com/gccl/gccl/schedule"
+
+// scaleBlock is how much of scaled operands is kept in temporaries at a time.
+const scaleBlock = 16 << 10
+
+// combine computes n bytes of an action's value into every destination.
+func (e *Engine) combine(l *lane, a *action, dsts, srcs [][]byte, n int) {
+	if n == 0 {
+		return
+	}
+	red := l.job.Args.Reducer
+	if red == nil || len(srcs) == 1 && !red.HasPre() && !(a.final && red.HasPost()) {
+		src := srcs[0]
+		for _, d := range dsts {
+			if &d[0] != &src[0] {
+				copy(d, src)
+			}
+		}
+		return
+	}
+	pre, post := red.HasPre(), a.final && red.HasPost()
+	if !pre && !post {
+		red.Reduce(dsts, srcs)
+		return
+	}
+	e.scaled(l, a, dsts, srcs, n, pre, post)
+}
+
+// scaled does the same where contributions are scaled before, or the result after, block by block.
+func (e *Engine) scaled(l *lane, a *action, dsts, srcs [][]byte, n int, pre, post bool) {
+	red := l.job.Args.Reducer
+	for len(e.blocks) < len(srcs)+1 {
+		e.blocks = append(e.blocks, make([]byte, scaleBlock))
+		e.scaledOps = make([][]byte, len(e.blocks))
+	}
+	ops := e.scaledOps[:len(srcs)]
+	for off := 0; off < n; off += scaleBlock {
+		end := min(n, off+scaleBlock)
+		for i := range srcs {
+			ops[i] = srcs[i][off:end]
+			if o := &a.operands[i]; pre && o.recv < 0 && o.ext.buf == schedule.In {
+				t := e.blocks[i][:end-off]
+				red.Pre(t, ops[i])
+				ops[i] = t
+			}
+		}
+		t := e.blocks[len(srcs)][:end-off]
+		e.scaledDst[0] = t
+		red.Reduce(e.scaledDst[:], ops)
+		if post {
+			red.Post(t)
+		}
+		for _, d := range dsts {
+			copy(d[off:end], t)
+		}
+	}
+}

@@ -1,0 +1,444 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/gccl/gccl/internal/link"
+	"github.com/gccl/gccl/schedule"
+	"github.com/gccl/gccl/tensor"
+)
+
+// pieceBytes bounds what one kernel call works on, so that no call holds up the garbage collector
+// or other lanes for long.
+const pieceBytes = 512 << 10
+
+// Args are the buffers of one run of a plan.
+type Args struct {
+	In, Out []byte
+	// InPlace and OutPlace name the buffers to peers, if they lie in registered memory that every
+	// rank has mapped (link.Peer.SetWindow); the zero Place: they do not.
+	InPlace, OutPlace link.Place
+	// Reducer is nil where nothing is reduced.
+	Reducer *tensor.Reducer
+	Call    link.Call
+}
+
+// Job is a plan to run on buffers. Several run at once if they use different links.
+type Job struct {
+	Plan *Plan
+	Args Args
+}
+
+// Engine runs plans over the links of one mesh; one goroutine at a time uses it.
+type Engine struct {
+	mesh    *link.Mesh
+	wait    Wait
+	wire    bool
+	lendMin int
+	scratch []byte
+	lanes   []lane
+	left    int          // lanes that are not over
+	since   time.Time    // when polling in vain began
+	suspect *link.Notice // a peer was gone at the last check, and nothing has moved since
+
+	// Lists of the current piece, kept to save allocations.
+	srcs [][]byte
+	dsts [][]byte
+	msgs []link.Message
+	// Temporaries for operands that are scaled.
+	blocks    [][]byte
+	scaledOps [][]byte
+	scaledDst [1][]byte
+}
+
+// lane is the position of one lane of one job.
+type lane struct {
+	job     *Job
+	acts    []action
+	scratch []byte
+	window  int
+	at      int // action
+	done    int // bytes of the action's transfer
+	size    int // bytes of the action's transfer; −1: not begun
+	steps   int // schedule steps finished in this window
+	placed  int // sends of the finished transfer whose notice has been sent
+	first   int // index of the job's lane 0 in Engine.lanes
+	answers [][]byte
+	call    link.Call // what messages of the action carry
+	lent    bool
+	over    bool
+}
+
+// Options of an engine.
+type Options struct {
+	Wait Wait
+	// LendMin is the shortest transfer, in bytes, that is lent and not copied.
+	LendMin int
+}
+
+// New returns an engine for a connected mesh.
+func New(m *link.Mesh, o Options) *Engine {
+	return &Engine{mesh: m, wait: o.Wait, wire: m.NeedsProgress(), lendMin: max(1, o.LendMin)}
+}
+
+// Gone is the error of a run that waits for a rank that will send nothing more, or whose mesh
+// another rank has given up.
+type Gone struct{ Notice *link.Notice }
+
+// Error returns the notice's text.
+func (g *Gone) Error() string { return g.Notice.Text }
+
+// Run replays the jobs' plans until all have finished: every received byte is in place, every lent
+// span is released, and nothing waits for this rank to poll. On an error the links are in an
+// undefined state and the mesh must be failed. deadline, if not zero, bounds it beside ctx.
+func (e *Engine) Run(ctx context.Context, deadline time.Time, jobs ...*Job) error {
+	e.start(jobs)
+	for idle := 0; ; {
+		moved, err := e.poll()
+		if err != nil {
+			return err
+		}
+		if e.left == 0 && e.drained() {
+			return nil
+		}
+		if moved {
+			idle, e.suspect = 0, nil
+			continue
+		}
+		idle++
+		if err := e.idle(ctx, deadline, idle); err != nil {
+			return err
+		}
+	}
+}
+
+// poll moves every lane as far as it goes and reports whether any moved.
+func (e *Engine) poll() (moved bool, err error) {
+	if e.wire {
+		if moved, err = e.mesh.Progress(); err != nil {
+			return moved, err
+		}
+	}
+	for i := range e.lanes {
+		l := &e.lanes[i]
+		if l.over {
+			continue
+		}
+		m, err := e.advance(l)
+		if err != nil {
+			return moved, err
+		}
+		moved = moved || m
+		if l.over {
+			e.left--
+		}
+	}
+	return moved, nil
+}
+
+func (e *Engine) start(jobs []*Job) {
+	e.lanes = e.lanes[:0]
+	scratch := 0
+	for _, j := range jobs {
+		scratch += (j.Plan.scratch + 63) &^ 63
+		e.fit(j.Plan)
+	}
+	if len(e.scratch) < scratch {
+		e.scratch = make([]byte, scratch)
+	}
+	off := 0
+	for _, j := range jobs {
+		first := len(e.lanes)
+		for i := range j.Plan.lanes {
+			n := len(e.lanes)
+			if n < cap(e.lanes) {
+				e.lanes = e.lanes[:n+1]
+			} else {
+				e.lanes = append(e.lanes, lane{})
+			}
+			l := &e.lanes[n]
+			*l = lane{job: j, call: j.Args.Call, acts: j.Plan.lanes[i], scratch: e.scratch[off : off+j.Plan.scratch], size: -1, first: first, answers: l.answers}
+			l.over = len(l.acts) == 0
+			if j.Plan.early {
+				clear(l.answers)
+			}
+		}
+		off += (j.Plan.scratch + 63) &^ 63
+	}
+	e.left, e.suspect = 0, nil
+	for i := range e.lanes {
+		if !e.lanes[i].over {
+			e.left++
+		}
+	}
+}
+
+// fit makes the engine's lists long enough for a plan.
+func (e *Engine) fit(p *Plan) {
+	if len(e.srcs) < p.maxOps {
+		e.srcs, e.msgs = make([][]byte, p.maxOps), make([]link.Message, p.maxOps)
+	}
+	if len(e.dsts) < p.maxOut {
+		e.dsts = make([][]byte, p.maxOut)
+	}
+}
+
+// drained reports whether the peers have released what was lent, and posted writes are out.
+func (e *Engine) drained() bool {
+	for i := range e.lanes {
+		l := &e.lanes[i]
+		if !l.lent {
+			continue
+		}
+		for a := range l.acts {
+			for _, s := range l.acts[a].sends {
+				if !s.Drained() {
+					return false
+				}
+			}
+		}
+		l.lent = false
+	}
+	return !e.wire || e.mesh.Drained()
+}
+
+// buffer returns the memory of a buffer of a lane's job.
+func (l *lane) buffer(b schedule.Buf) []byte {
+	switch b {
+	case schedule.In:
+		return l.job.Args.In
+	case schedule.Out:
+		return l.job.Args.Out
+	}
+	return l.scratch
+}
+
+// advance moves a lane as far as its links allow and reports whether it moved at all.
+func (e *Engine) advance(l *lane) (moved bool, err error) {
+	for {
+		a := &l.acts[l.at]
+		if l.size < 0 {
+			if !e.ready(l, a) {
+				return moved, nil
+			}
+			_, l.size = a.length.at(l.window, l.job.Plan.Layout.Elem)
+			l.done, l.placed = 0, 0
+			if l.job.Plan.Layout.Pairwise {
+				l.call = pairCall(&l.job.Args.Call, l.size, l.job.Plan.Layout.Elem)
+			}
+		}
+		step, err := e.fire(l, a)
+		if err != nil || !step {
+			return moved, err
+		}
+		moved = true
+		if l.done == l.size && l.placed >= 0 {
+			if e.next(l, a); l.over {
+				return true, nil
+			}
+		}
+	}
+}
+
+// ready reports whether the steps an action waits for have finished.
+func (e *Engine) ready(l *lane, a *action) bool {
+	if a.after.Steps == 0 {
+		return true
+	}
+	o := &e.lanes[l.first+a.after.Lane]
+	return o.over || o.window > l.window || o.window == l.window && o.steps >= a.after.Steps
+}
+
+func (e *Engine) next(l *lane, a *action) {
+	l.size = -1
+	if a.steps > 0 {
+		l.steps = a.steps
+	}
+	if l.at++; l.at < len(l.acts) {
+		return
+	}
+	l.at, l.steps = 0, 0
+	if l.window++; l.window == l.job.Plan.windows {
+		l.over = true
+	}
+}
+
+// fire moves one piece of an action's transfer, or returns false if a link is not ready.
+func (e *Engine) fire(l *lane, a *action) (bool, error) {
+	call := &l.call
+	rest := l.size - l.done
+	if l.placed < 0 {
+		return e.notify(l, a, call), nil
+	}
+	if a.lendable && l.done == 0 && l.size >= e.lendMin {
+		if ok, tried := e.lend(l, a, call); tried {
+			return ok, nil
+		}
+	}
+	n := min(rest, pieceBytes)
+	for i := range a.receives {
+		m, ok, err := a.receives[i].Peek(call)
+		if err != nil || !ok {
+			return false, err
+		}
+		if m.Len > rest || m.Len == 0 && rest > 0 {
+			return false, &Length{Peer: a.recvFrom[i].Rank, Got: l.done + m.Len, Want: l.size}
+		}
+		if m.Answer != nil && l.job.Plan.early {
+			l.answer(a.recvFrom[i].Rank, m.Answer)
+		}
+		e.msgs[i] = m
+		n = min(n, m.Len)
+	}
+	dsts := e.dsts[:0]
+	if a.hasDst && (a.store || len(a.sends) == 0) {
+		dsts = append(dsts, nil) // filled in when n is known
+	}
+	placed := false
+	for i, s := range a.sends {
+		if b := e.place(l, a, i); b != nil {
+			dsts, placed = append(dsts, b), true
+			continue
+		}
+		b, ok := s.Reserve(n)
+		if !ok {
+			return false, nil
+		}
+		dsts = append(dsts, b)
+		n = min(n, len(b))
+	}
+	e.cut(l, a, dsts, n)
+	e.combine(l, a, dsts, e.sources(l, a, n), n)
+	for i, s := range a.sends {
+		if !placed || e.place(l, a, i) == nil {
+			s.Commit(n, call)
+		}
+	}
+	for _, r := range a.receives {
+		r.Advance(n)
+	}
+	l.done += n
+	if placed && l.done == l.size {
+		l.placed = -1 // notices are due
+		e.notify(l, a, call)
+	}
+	return true, nil
+}
+
+// cut trims the destinations to n bytes and fills in the local one.
+func (e *Engine) cut(l *lane, a *action, dsts [][]byte, n int) {
+	first := 0
+	if a.hasDst && (a.store || len(a.sends) == 0) {
+		off, _ := a.dst.at(l.window, l.job.Plan.Layout.Elem)
+		dsts[0] = l.buffer(a.dst.buf)[off+l.done:][:n]
+		first = 1
+	}
+	for i := first; i < len(dsts); i++ {
+		b := dsts[i]
+		if len(b) > n && len(b) <= link.InlineBytes && e.place(l, a, i-first) == nil {
+			b, _ = a.sends[i-first].Reserve(n) // an inline reservation is committed whole
+		}
+		dsts[i] = b[:n]
+	}
+}
+
+// sources lists the operands of the next n bytes.
+func (e *Engine) sources(l *lane, a *action, n int) [][]byte {
+	elem := l.job.Plan.Layout.Elem
+	srcs := e.srcs[:len(a.operands)]
+	for i := range a.operands {
+		o := &a.operands[i]
+		if o.recv < 0 {
+			off, _ := o.ext.at(l.window, elem)
+			srcs[i] = l.buffer(o.ext.buf)[off+l.done:][:n]
+			continue
+		}
+		m := &e.msgs[o.recv]
+		if m.Placed {
+			off, _ := a.dst.at(l.window, elem)
+			srcs[i] = l.buffer(a.dst.buf)[off+l.done:][:n]
+			continue
+		}
+		srcs[i] = m.Data[:n]
+	}
+	return srcs
+}
+
+// lend names the action's span to its only receiver instead of copying it. tried is false where
+// the span is not registered, must be scaled first, or the peer cannot read it.
+func (e *Engine) lend(l *lane, a *action, call *link.Call) (ok, tried bool) {
+	args := &l.job.Args
+	o := &a.operands[0].ext
+	place := args.InPlace
+	if o.buf == schedule.Out {
+		place = args.OutPlace
+	}
+	if place.Window == 0 || len(a.sends) != 1 || !a.sendTo[0].Mapped() {
+		return false, false
+	}
+	if o.buf == schedule.In && args.Reducer != nil && args.Reducer.HasPre() {
+		return false, false
+	}
+	off, _ := o.at(l.window, l.job.Plan.Layout.Elem)
+	place.Offset += uint64(off)
+	if !a.sends[0].Lend(place, args.OutPlace, l.size, call) {
+		return false, true
+	}
+	l.done, l.lent = l.size, true
+	return true, true
+}
+
+// answer notes where a peer lets this lane place results.
+func (l *lane) answer(rank int, b []byte) {
+	if len(l.answers) <= rank {
+		l.answers = append(l.answers, make([][]byte, rank+1-len(l.answers))...)
+	}
+	l.answers[rank] = b
+}
+
+// place returns the peer's memory for the rest of the i-th send of an action, if its result may be
+// placed there: the finished chunk of Out goes to the same chunk of the peer's Out.
+func (e *Engine) place(l *lane, a *action, i int) []byte {
+	if !a.placeable {
+		return nil
+	}
+	r := a.sendTo[i].Rank
+	if r >= len(l.answers) || l.answers[r] == nil {
+		return nil
+	}
+	off, _ := a.dst.at(l.window, l.job.Plan.Layout.Elem)
+	b := l.answers[r]
+	if off+l.size > len(b) {
+		return nil
+	}
+	return b[off+l.done : off+l.size]
+}
+
+// notify tells the peers whose memory was written. It reports whether all have been told.
+func (e *Engine) notify(l *lane, a *action, call *link.Call) bool {
+	for i := -l.placed - 1; i < len(a.sends); i++ {
+		l.placed = -i - 1
+		r := a.sendTo[i].Rank
+		if r < len(l.answers) && l.answers[r] != nil && !a.sends[i].Placed(l.size, call) {
+			return false
+		}
+	}
+	l.placed = 0
+	return true
+}
+
+// Length is the error of a transfer whose two ends disagree on its length.
+type Length struct{ Peer, Got, Want int }
+
+// Error says how long the two ends take the transfer to be.
+func (e *Length) Error() string {
+	return fmt.Sprintf("rank %d sends %d bytes or more where %d are expected", e.Peer, e.Got, e.Want)
+}
+
+// pairCall is a call's description where only the two ends of a transfer know its length.
+func pairCall(c *link.Call, size, elem int) link.Call {
+	n := uint64(size / elem)
+	return link.Call{FP: c.FP ^ (n+1)*0x9e3779b97f4a7c15, A: c.A, B: c.B&^(1<<48-1) | n}
+}

@@ -1,0 +1,84 @@
+package executor
+
+import "fmt"
+
+// At is where a run stands.
+type At struct {
+	Lane, Step, Steps int
+	Doing             string // the step in words
+}
+
+// Position returns where the first lane that has not finished stands; ok is false if all have.
+func (e *Engine) Position() (at At, ok bool) {
+	for i := range e.lanes {
+		l := &e.lanes[i]
+		if l.over {
+			continue
+		}
+		p := l.job.Plan
+		a := &l.acts[l.at]
+		at = At{Lane: i - l.first + p.laneBase, Steps: p.windows * len(l.acts), Step: l.window*len(l.acts) + l.at + 1}
+		at.Doing = a.words()
+		return at, true
+	}
+	return At{Step: -1}, false
+}
+
+// words describes an action: "recv-reduce from 2, 3; send to 1".
+func (a *action) words() string {
+	s := ""
+	for i, p := range a.recvFrom {
+		switch {
+		case i > 0:
+			s += fmt.Sprintf(", %d", p.Rank)
+		case len(a.operands) > 1:
+			s = fmt.Sprintf("recv-reduce from %d", p.Rank)
+		default:
+			s = fmt.Sprintf("recv from %d", p.Rank)
+		}
+	}
+	for i, p := range a.sendTo {
+		switch {
+		case i > 0:
+			s += fmt.Sprintf(", %d", p.Rank)
+		case s != "":
+			s += fmt.Sprintf("; send to %d", p.Rank)
+		default:
+			s = fmt.Sprintf("send to %d", p.Rank)
+		}
+	}
+	if s == "" {
+		return "local"
+	}
+	return s
+}
+
+// WaitsFor appends the ranks that some lane waits for, each once.
+func (e *Engine) WaitsFor(ranks []int) []int {
+	add := func(r int) {
+		for _, have := range ranks {
+			if have == r {
+				return
+			}
+		}
+		ranks = append(ranks, r)
+	}
+	for i := range e.lanes {
+		l := &e.lanes[i]
+		if l.over {
+			continue
+		}
+		a := &l.acts[l.at]
+		for k, r := range a.receives {
+			if _, ok, _ := r.Peek(&l.call); !ok {
+				add(a.recvFrom[k].Rank)
+			}
+		}
+		for k, s := range a.sends {
+			if _, ok := s.Reserve(1); !ok {
+				add(a.sendTo[k].Rank)
+			}
+		}
+	}
+	return ranks
+}

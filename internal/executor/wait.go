@@ -1,0 +1,130 @@
+package executor
+
+import (
+	"context"
+	"time"
+
+	"github.com/gccl/gccl/internal/cpu"
+	"github.com/gccl/gccl/internal/link"
+)
+
+// Wait is how an engine waits for its peers: it spins for Spins polls, then yields the core
+// between polls, and after Sleep it sleeps on the mesh's bell. Where ranks outnumber cores, spinning
+// costs whole time slices (milliseconds a hop), so Spins is 0 there.
+type Wait struct {
+	Spins int
+	// Yield gives the core to another rank: sched_yield between processes, runtime.Gosched between
+	// goroutines. Not nil.
+	Yield func()
+	// Sleep is how long to poll before sleeping.
+	Sleep time.Duration
+}
+
+const (
+	checkEvery = 64                    // polls between looks at clock, context and failures
+	hotSpins   = 16                    // first spins, without a pause
+	nap        = 10 * time.Millisecond // longest sleep, so that contexts are seen; failures ring the bell
+)
+
+// idle waits a little after the idle-th poll in a row that moved nothing.
+func (e *Engine) idle(ctx context.Context, deadline time.Time, idle int) error {
+	if idle < e.wait.Spins {
+		if idle > hotSpins {
+			cpu.Pause(1)
+		}
+		return nil
+	}
+	idle -= e.wait.Spins
+	if idle%checkEvery != checkEvery-1 {
+		e.wait.Yield()
+		return nil
+	}
+	now := time.Now()
+	if err := e.check(ctx, now, deadline); err != nil {
+		return err
+	}
+	if idle < checkEvery {
+		e.since = now
+	}
+	if now.Sub(e.since) < e.wait.Sleep {
+		return nil
+	}
+	return e.sleep()
+}
+
+// sleep arms the bell, polls once more, and sleeps unless that moved something.
+func (e *Engine) sleep() error {
+	bell := e.mesh.Bell()
+	bell.Arm()
+	if e.wire {
+		if err := e.mesh.Arm(); err != nil {
+			bell.Disarm()
+			return err
+		}
+	}
+	moved, err := e.poll()
+	if moved || err != nil || e.left == 0 && e.drained() {
+		bell.Disarm()
+		e.suspect = nil
+		return err
+	}
+	bell.Sleep(nap)
+	return nil
+}
+
+// check looks for reasons to give up: a broken mesh, a peer that is gone while a lane waits for
+// it, the context, the deadline.
+func (e *Engine) check(ctx context.Context, now, deadline time.Time) error {
+	if n := e.mesh.Failed(); n != nil {
+		return &Gone{n}
+	}
+	n := e.gone()
+	if n != nil && n == e.suspect {
+		return &Gone{n}
+	}
+	e.suspect = n // the peer may have sent its last message after the poll: look once more
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if !deadline.IsZero() && now.After(deadline) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// gone returns the end of a peer that some lane waits for.
+func (e *Engine) gone() *link.Notice {
+	for i := range e.lanes {
+		l := &e.lanes[i]
+		if l.over && !l.lent {
+			continue
+		}
+		if l.over {
+			for j := range l.acts {
+				a := &l.acts[j]
+				for k, s := range a.sends {
+					if n := a.sendTo[k].Gone(); n != nil && !s.Drained() {
+						return n
+					}
+				}
+			}
+			continue
+		}
+		a := &l.acts[l.at]
+		for k, r := range a.receives {
+			if n := a.recvFrom[k].Gone(); n != nil {
+				if _, ok, _ := r.Peek(&l.call); !ok {
+					return n
+				}
+			}
+		}
+		for k, s := range a.sends {
+			if n := a.sendTo[k].Gone(); n != nil {
+				if _, ok := s.Reserve(link.InlineBytes); !ok {
+					return n
+				}
+			}
+		}
+	}
+	return nil
+}

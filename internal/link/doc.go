@@ -1,0 +1,31 @@
+// Package link moves messages between two ranks, one way, in order.
+//
+// A link is a ring of slots in the receiver's registered memory, for one (source, destination,
+// lane). The sender writes a message into the next free slot; the receiver consumes it and returns
+// the slot by advancing a counter, the credit, at the sender. Schedules say what is moved; links
+// decide how, one message at a time, and only the sender decides:
+//
+//	eager   the bytes are in the slot (behind the header, or, up to 32, inside its cache line)
+//	lent    the slot names a span of the sender's registered memory; the receiver reads it there
+//	        (load/store peers); the credit is the acknowledgement
+//	placed  the bytes already are in the receiver's destination, which the receiver had offered
+//	        with a lent message of the same call
+//
+// The receiver takes whatever comes, so that ranks need not agree beforehand how a segment moves.
+//
+// Two forms exist. Over load/store memory ([rdma.LoadStore]) sender and receiver touch each other's
+// memory directly: Reserve returns memory of the peer. Over any other endpoint Reserve returns
+// registered staging memory and Commit posts it as one RDMA write with immediate. Users see no
+// difference.
+//
+// # Who owns a slot
+//
+// Slot s of a ring belongs to the sender from the moment the credit shows message s−slots consumed
+// until Commit stores the publication word (or posts the write); then to the receiver until its
+// Advance has consumed the whole message and stores (or posts) the credit.
+//
+// Every message carries the fingerprint of the call it belongs to and a short description of it;
+// a receiver that expects another fingerprint reports both descriptions ([*Mismatch]).
+//
+// docs/wire.md specifies every byte.
+package link

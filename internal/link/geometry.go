@@ -1,0 +1,44 @@
+package link
+
+import "fmt"
+
+// Geometry is the shape of every ring of a communicator. All ranks must use the same.
+type Geometry struct {
+	Lanes     int // links from one rank to another
+	Slots     int // messages a link holds, a power of two
+	SlotBytes int // longest eager message, a multiple of 64
+}
+
+// noticeBytes is the size of the board on which a peer leaves its last words.
+const noticeBytes = 1024
+
+// Check reports what is wrong with g.
+func (g Geometry) Check() error {
+	switch {
+	case g.Lanes < 1 || g.Lanes > 64:
+		return fmt.Errorf("link: %d lanes, want 1 to 64", g.Lanes)
+	case g.Slots < 2 || g.Slots > 1<<12 || g.Slots&(g.Slots-1) != 0:
+		return fmt.Errorf("link: %d slots, want a power of two from 2 to 4096", g.Slots)
+	case g.SlotBytes < 64 || g.SlotBytes%64 != 0 || g.SlotBytes > maxMessage:
+		return fmt.Errorf("link: slots of %d bytes, want a multiple of 64 from 64 to 1 GiB", g.SlotBytes)
+	}
+	return nil
+}
+
+func (g Geometry) stride() int    { return lineBytes + g.SlotBytes }
+func (g Geometry) laneBytes() int { return lineBytes + g.Slots*g.stride() }
+
+// sectionBytes is the memory that a rank keeps for one peer: a board, and per lane the credit line
+// of its own sends and the slots of the peer's.
+func (g Geometry) sectionBytes() int {
+	return (noticeBytes + g.Lanes*g.laneBytes() + 4095) &^ 4095
+}
+
+// Offsets inside a section.
+func (g Geometry) creditOffset(lane int) int { return noticeBytes + lane*g.laneBytes() }
+func (g Geometry) slotOffset(lane, slot int) int {
+	return g.creditOffset(lane) + lineBytes + slot*g.stride()
+}
+
+// ArenaBytes is the registered memory that a rank with that many peers on a device needs.
+func (g Geometry) ArenaBytes(peers int) int { return 4096 + peers*g.sectionBytes() }

@@ -1,0 +1,80 @@
+package link
+
+import (
+	"fmt"
+	"sync/atomic"
+)
+
+// lineBytes is the size of a slot's header: one cache line.
+const lineBytes = 64
+
+// InlineBytes is how much payload fits into the header's line.
+const InlineBytes = 32
+
+// maxMessage bounds one message; 30 bits of the publication word.
+const maxMessage = 1<<30 - 1
+
+// kind says where the bytes of a message are.
+type kind uint8
+
+const (
+	inLine  kind = iota // in the header's own cache line
+	inSlot              // behind the header
+	lent                // in the sender's registered memory
+	placedK             // in the receiver's destination already
+)
+
+// header is the first cache line of a slot.
+type header struct {
+	// pub is stored last by the sender: sequence number of the message plus one in the low 32
+	// bits, length in the next 30, kind in the top 2.
+	pub  atomic.Uint64
+	call Call
+	// inline holds up to 32 payload bytes (inLine), or, for lent: window, offset of the span, and
+	// window, offset of the sender's Out for placed messages in return.
+	inline [4]uint64
+}
+
+func publication(seq uint32, n int, k kind) uint64 {
+	return uint64(seq+1) | uint64(n)<<32 | uint64(k)<<62
+}
+
+func parsePublication(v uint64) (next uint32, n int, k kind) {
+	return uint32(v), int(v >> 32 & maxMessage), kind(v >> 62)
+}
+
+// Call identifies the call that a message belongs to. FP is compared; A and B are its description,
+// for the error when it differs.
+type Call struct {
+	FP   uint64
+	A, B uint64
+}
+
+// Mismatch is the error of a receiver whose peer is in another call than itself.
+type Mismatch struct {
+	Peer         int // the rank that sent Theirs
+	Mine, Theirs Call
+}
+
+// Error says that the calls differ; package collective knows how to describe them.
+func (e *Mismatch) Error() string {
+	return fmt.Sprintf("rank %d is in another call: fingerprint %#x, here %#x", e.Peer, e.Theirs.FP, e.Mine.FP)
+}
+
+// Corrupt is the error of a message that no correct peer could have sent.
+type Corrupt struct {
+	Peer, Lane int
+	What       string
+}
+
+// Error says what was wrong with the message.
+func (e *Corrupt) Error() string {
+	return fmt.Sprintf("corrupt message from rank %d on lane %d: %s", e.Peer, e.Lane, e.What)
+}
+
+// Place is a span of registered memory as a link names it: a window known to both ranks (see
+// [Peer.SetWindow]) and an offset in it. Window 0 means none.
+type Place struct {
+	Window uint64
+	Offset uint64
+}

@@ -1,0 +1,39 @@
+package link
+
+// Sender is the sending half of a link. One goroutine uses it at a time.
+type Sender interface {
+	// Reserve returns memory for the next eager message, at most max bytes and at most a slot, or
+	// false if every slot is in use. Nothing is sent before Commit; reserving again returns the same
+	// memory. A reservation of up to 32 bytes must be committed whole.
+	Reserve(max int) ([]byte, bool)
+	// Commit sends the first n reserved bytes.
+	Commit(n int, c *Call)
+	// Lend sends the name of a span of n bytes of this rank's memory, and of the place where
+	// the peer may put its answer (zero: nowhere); false if every slot is in use or the peer cannot
+	// read it. The span must not change until Drained.
+	Lend(span, answer Place, n int, c *Call) bool
+	// Placed sends the notice that n bytes already are in the peer's destination; false if every
+	// slot is in use.
+	Placed(n int, c *Call) bool
+	// Drained reports whether the peer has released every lent message.
+	Drained() bool
+}
+
+// Receiver is the receiving half of a link. One goroutine uses it at a time.
+type Receiver interface {
+	// Peek returns what is left of the oldest message, if one is there. The bytes stay valid and
+	// unchanged until Advance. A message of length zero is there with Len 0.
+	Peek(c *Call) (Message, bool, error)
+	// Advance consumes n bytes; the message ends when none is left, and its slot returns to the sender.
+	Advance(n int)
+}
+
+// Message is a view of the rest of a received message.
+type Message struct {
+	Data   []byte // nil if Placed
+	Len    int
+	Placed bool // the bytes are in the destination already
+	// Answer is, in a lent message, the peer's memory in which this rank may place its answer
+	// from the place's offset on; nil if it named none.
+	Answer []byte
+}

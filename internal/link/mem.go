@@ -1,0 +1,171 @@
+package link
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/gccl/gccl/rdma"
+)
+
+// memSender writes straight into the slots of a peer whose memory is mapped.
+type memSender struct {
+	peer     *Peer
+	ep       rdma.LoadStore
+	headers  []*header
+	payloads [][]byte
+	credit   *atomic.Uint64 // in this rank's arena: messages that the peer has consumed
+	mask     uint32
+	next     uint32 // sequence number of the next message
+	consumed uint32 // latest known credit
+	lentTo   uint32 // one past the latest lent message
+	room     int    // bytes of the current reservation
+}
+
+func (s *memSender) full() bool {
+	if s.next-s.consumed <= s.mask {
+		return false
+	}
+	s.consumed = uint32(s.credit.Load())
+	return s.next-s.consumed > s.mask
+}
+
+func (s *memSender) Reserve(max int) ([]byte, bool) {
+	if s.full() {
+		return nil, false
+	}
+	slot := s.next & s.mask
+	if max <= InlineBytes {
+		s.room = max
+		return s.headers[slot].bytes()[:max:max], true
+	}
+	b := s.payloads[slot]
+	if max < len(b) {
+		b = b[:max:max]
+	}
+	s.room = len(b)
+	return b, true
+}
+
+func (s *memSender) Commit(n int, c *Call) {
+	k := inSlot
+	if s.room <= InlineBytes {
+		k = inLine
+	}
+	s.publish(n, k, c)
+}
+
+func (s *memSender) publish(n int, k kind, c *Call) {
+	h := s.headers[s.next&s.mask]
+	h.call = *c
+	h.pub.Store(publication(s.next, n, k))
+	s.next++
+	s.ep.Signal()
+}
+
+func (s *memSender) Lend(span, answer Place, n int, c *Call) bool {
+	if n > maxMessage || s.full() {
+		return false
+	}
+	h := s.headers[s.next&s.mask]
+	h.inline = [4]uint64{span.Window, span.Offset, answer.Window, answer.Offset}
+	s.publish(n, lent, c)
+	s.lentTo = s.next
+	return true
+}
+
+func (s *memSender) Placed(n int, c *Call) bool {
+	if n > maxMessage || s.full() {
+		return false
+	}
+	s.publish(n, placedK, c)
+	return true
+}
+
+func (s *memSender) Drained() bool {
+	if int32(s.consumed-s.lentTo) >= 0 {
+		return true
+	}
+	s.consumed = uint32(s.credit.Load())
+	return int32(s.consumed-s.lentTo) >= 0
+}
+
+// memReceiver reads the slots in this rank's own arena.
+type memReceiver struct {
+	peer     *Peer
+	lane     int
+	ep       rdma.LoadStore
+	headers  []*header
+	payloads [][]byte
+	credit   *atomic.Uint64 // in the peer's arena
+	mask     uint32
+	next     uint32 // sequence number of the message to consume
+	open     bool   // the message at next has been parsed
+	cur      Message
+}
+
+func (r *memReceiver) Peek(c *Call) (Message, bool, error) {
+	if r.open {
+		return r.cur, true, nil
+	}
+	h := r.headers[r.next&r.mask]
+	v := h.pub.Load()
+	if uint32(v) != r.next+1 {
+		return Message{}, false, nil
+	}
+	if h.call.FP != c.FP {
+		return Message{}, false, &Mismatch{Peer: r.peer.Rank, Mine: *c, Theirs: h.call}
+	}
+	m, err := r.peer.parse(h, v, r.payloads[r.next&r.mask], r.lane)
+	if err != nil {
+		return Message{}, false, err
+	}
+	r.cur, r.open = m, true
+	return m, true, nil
+}
+
+func (r *memReceiver) Advance(n int) {
+	r.cur.Len -= n
+	if r.cur.Data != nil {
+		r.cur.Data = r.cur.Data[n:]
+	}
+	if r.cur.Len > 0 {
+		return
+	}
+	r.open = false
+	r.next++
+	r.credit.Store(uint64(r.next))
+	r.ep.Signal()
+}
+
+// parse makes a message of a header whose publication word is v and whose slot has that payload.
+func (p *Peer) parse(h *header, v uint64, payload []byte, lane int) (Message, error) {
+	_, n, k := parsePublication(v)
+	m := Message{Len: n}
+	switch k {
+	case inLine:
+		if n > InlineBytes {
+			return m, &Corrupt{p.Rank, lane, fmt.Sprintf("%d bytes inline", n)}
+		}
+		m.Data = h.bytes()[:n]
+	case inSlot:
+		if n > len(payload) {
+			return m, &Corrupt{p.Rank, lane, fmt.Sprintf("%d bytes in a slot of %d", n, len(payload))}
+		}
+		m.Data = payload[:n]
+	case placedK:
+		m.Placed = true
+	case lent:
+		w := p.window(h.inline[0])
+		if off := h.inline[1]; off > uint64(len(w)) || uint64(n) > uint64(len(w))-off {
+			return m, &Corrupt{p.Rank, lane, fmt.Sprintf("%d bytes at %d lent of window %d of %d bytes", n, off, h.inline[0], len(w))}
+		}
+		m.Data = w[h.inline[1]:][:n:n]
+		if h.inline[2] != 0 {
+			a := p.window(h.inline[2])
+			if off := h.inline[3]; off <= uint64(len(a)) {
+				m.Answer = a[off:]
+			}
+		}
+	}
+	return m, nil
+}

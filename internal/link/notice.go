@@ -1,0 +1,60 @@
+package link
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Cause says why a rank gave a communicator up.
+type Cause uint8
+
+// The causes of a notice.
+const (
+	CauseLost     Cause = iota + 1 // Culprit's process or connection is gone
+	CauseMismatch                  // Culprit is in another call
+	CauseGaveUp                    // Culprit's own deadline passed or its caller gave up
+	CauseInternal                  // Culprit saw an error that it cannot go on after
+	CauseClosed                    // Culprit closed its communicator in good order
+)
+
+// Notice is why a communicator broke: what a rank tells all others before it leaves.
+type Notice struct {
+	Cause   Cause
+	From    int // who tells
+	Culprit int // who is to blame
+	Text    string
+}
+
+// Error returns the text.
+func (n *Notice) Error() string { return n.Text }
+
+// On the board: word 0 is the publication (1), then cause, from, culprit, length, text.
+const noticeHeader = 8 + 2 + 4 + 4 + 2
+
+const maxNoticeText = noticeBytes - noticeHeader
+
+func (n *Notice) encode(b []byte) {
+	text := n.Text
+	if len(text) > maxNoticeText {
+		text = text[:maxNoticeText]
+	}
+	binary.LittleEndian.PutUint16(b[8:], uint16(n.Cause))
+	binary.LittleEndian.PutUint32(b[10:], uint32(n.From))
+	binary.LittleEndian.PutUint32(b[14:], uint32(n.Culprit))
+	binary.LittleEndian.PutUint16(b[18:], uint16(len(text)))
+	copy(b[noticeHeader:], text)
+}
+
+func decodeNotice(b []byte, from, size int) (*Notice, error) {
+	n := &Notice{
+		Cause:   Cause(binary.LittleEndian.Uint16(b[8:])),
+		From:    int(binary.LittleEndian.Uint32(b[10:])),
+		Culprit: int(binary.LittleEndian.Uint32(b[14:])),
+	}
+	length := int(binary.LittleEndian.Uint16(b[18:]))
+	if n.Cause < CauseLost || n.Cause > CauseClosed || n.From != from || n.Culprit >= size || length > maxNoticeText {
+		return nil, fmt.Errorf("link: malformed notice from rank %d", from)
+	}
+	n.Text = string(b[noticeHeader : noticeHeader+length])
+	return n, nil
+}

@@ -1,0 +1,145 @@
+package link
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/gccl/gccl/rdma"
+)
+
+// Peer is everything between this rank and one other.
+type Peer struct {
+	Rank int
+	// Provider names the provider that carries the links.
+	Provider string
+
+	mesh     *Mesh
+	port     *port
+	section  []byte // this rank's memory for the peer
+	endpoint rdma.Endpoint
+	memory   rdma.LoadStore // the endpoint, if the peer's memory is mapped; else nil
+	remote   rdma.RemoteRegion
+	base     uint64 // offset of this rank's section in the peer's arena
+	mapped   []byte // that section, if memory is set
+	senders  []Sender
+	receives []Receiver
+	wire     *wire
+	windows  [][]byte
+	told     atomic.Bool
+	gone     atomic.Pointer[Notice] // what the provider saw of the peer's end
+}
+
+// Gone returns why the peer will send nothing more, or nil: its process is lost, or it closed its
+// communicator. What it sent before is still there to be received, so that a rank that left after
+// its part of a call does not spoil the call for others. Only who waits for the peer must give up.
+func (p *Peer) Gone() *Notice {
+	if n := p.heard(); n != nil && n.Cause == CauseClosed {
+		return n
+	}
+	return p.gone.Load()
+}
+
+// Sender returns the link to the peer on a lane.
+func (p *Peer) Sender(lane int) Sender { return p.senders[lane] }
+
+// Receiver returns the link from the peer on a lane.
+func (p *Peer) Receiver(lane int) Receiver { return p.receives[lane] }
+
+// Mapped reports whether the peer's memory is mapped, so that spans can be lent and answers placed.
+func (p *Peer) Mapped() bool { return p.memory != nil }
+
+// SetWindow makes a region of the peer's known under a number from 1 up that both ranks use for
+// it, and maps it if the peer's memory can be mapped.
+func (p *Peer) SetWindow(ctx context.Context, id int, r rdma.RemoteRegion) error {
+	for len(p.windows) <= id {
+		p.windows = append(p.windows, nil)
+	}
+	if p.memory == nil {
+		return nil
+	}
+	b, err := p.memory.Map(ctx, r)
+	if err != nil {
+		return fmt.Errorf("map window %d of rank %d: %w", id, p.Rank, err)
+	}
+	p.windows[id] = b
+	return nil
+}
+
+// DropWindow forgets a window.
+func (p *Peer) DropWindow(id int) {
+	if id < len(p.windows) {
+		p.windows[id] = nil
+	}
+}
+
+func (p *Peer) window(id uint64) []byte {
+	if id < uint64(len(p.windows)) {
+		return p.windows[id]
+	}
+	return nil
+}
+
+// connect pairs the endpoint and makes the links.
+func (p *Peer) connect(ctx context.Context, addr []byte, remote rdma.RemoteRegion, base uint64) error {
+	g := p.mesh.geo
+	if base > remote.Len || remote.Len-base < uint64(g.sectionBytes()) {
+		return fmt.Errorf("link: rank %d offers %d bytes from %d, need %d", p.Rank, remote.Len, base, g.sectionBytes())
+	}
+	p.remote, p.base = remote, base
+	if err := p.endpoint.Connect(ctx, addr); err != nil {
+		return fmt.Errorf("connect to rank %d over %s: %w", p.Rank, p.Provider, err)
+	}
+	if ls, ok := p.endpoint.(rdma.LoadStore); ok && !p.mesh.noMap {
+		b, err := ls.Map(ctx, remote)
+		if err != nil {
+			return fmt.Errorf("map the ring buffers of rank %d: %w", p.Rank, err)
+		}
+		p.memory, p.mapped = ls, b[base:][:g.sectionBytes()]
+		p.connectMemory()
+		return nil
+	}
+	return p.connectWire()
+}
+
+func (p *Peer) connectMemory() {
+	g := p.mesh.geo
+	for lane := range g.Lanes {
+		s := &memSender{peer: p, ep: p.memory, mask: uint32(g.Slots - 1), credit: wordAt(p.section[g.creditOffset(lane):])}
+		r := &memReceiver{peer: p, lane: lane, ep: p.memory, mask: s.mask, credit: wordAt(p.mapped[g.creditOffset(lane):])}
+		for slot := range g.Slots {
+			off := g.slotOffset(lane, slot)
+			s.headers = append(s.headers, headerAt(p.mapped[off:]))
+			s.payloads = append(s.payloads, p.mapped[off+lineBytes:][:g.SlotBytes:g.SlotBytes])
+			r.headers = append(r.headers, headerAt(p.section[off:]))
+			r.payloads = append(r.payloads, p.section[off+lineBytes:][:g.SlotBytes:g.SlotBytes])
+		}
+		p.senders, p.receives = append(p.senders, s), append(p.receives, r)
+	}
+}
+
+// tell leaves a notice on the peer's board, once.
+func (p *Peer) tell(n *Notice) {
+	if !p.told.CompareAndSwap(false, true) {
+		return
+	}
+	if p.memory != nil {
+		n.encode(p.mapped)
+		wordAt(p.mapped).Store(1)
+		p.memory.Signal()
+	} else if p.wire != nil {
+		p.wire.tell(n)
+	}
+}
+
+// heard returns the notice on this rank's board, if the peer left one.
+func (p *Peer) heard() *Notice {
+	if p.section == nil || wordAt(p.section).Load() == 0 {
+		return nil
+	}
+	n, err := decodeNotice(p.section, p.Rank, p.mesh.size)
+	if err != nil {
+		return &Notice{Cause: CauseInternal, From: p.Rank, Culprit: p.Rank, Text: err.Error()}
+	}
+	return n
+}

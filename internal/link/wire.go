@@ -1,0 +1,260 @@
+package link
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/gccl/gccl/rdma"
+)
+
+// Immediate data of a wire link: what the write means, its lane, and for credits the low bits of
+// the counter.
+const (
+	immData   = iota << 30
+	immCredit // value: messages consumed on the lane, modulo 2^24
+	immNotice // the board has been written
+)
+
+const (
+	immKind  = 3 << 30
+	immLane  = 63 << 24
+	immValue = 1<<24 - 1
+)
+
+// creditBatch is the part of a ring after which a receiver returns credit: one write for several messages.
+const creditBatch = 4
+
+// wire carries the links to a peer whose memory is not mapped: messages are staged in registered
+// memory and posted as one RDMA write with immediate each.
+type wire struct {
+	peer    *Peer
+	staging rdma.Region // like the peer's section: slots per lane, and the board
+
+	mu      sync.Mutex // posts: the owner's messages and, once, a notice from any goroutine
+	backlog []rdma.Write
+	posted  int // writes handed over so far
+	done    int // writes known to be complete
+	auto    bool
+	lanes   []*wireLane
+}
+
+// wireLane is both halves of a lane.
+type wireLane struct {
+	sent, consumed uint32 // sending: next sequence number, peer's credit
+	arrived        uint32 // receiving: messages whose write has completed
+	credited       uint32 // receiving: messages whose credit was returned
+}
+
+// RecvDepth is how many writes with immediate can be on their way to a rank from one peer: a ring
+// of data per lane, the credits for a ring of data in the other direction, and a notice.
+func (g Geometry) recvDepth() int { return g.Lanes*(g.Slots+creditBatch+1) + 1 }
+
+func (p *Peer) connectWire() error {
+	g := p.mesh.geo
+	st, err := p.port.dev.Alloc(g.sectionBytes(), fmt.Sprintf("staging for rank %d", p.Rank))
+	if err != nil {
+		return fmt.Errorf("staging memory for rank %d: %w", p.Rank, err)
+	}
+	w := &wire{peer: p, staging: st, auto: p.port.dev.Attr().Autonomous}
+	p.wire = w
+	for lane := range g.Lanes {
+		l := &wireLane{}
+		w.lanes = append(w.lanes, l)
+		s := &wireSender{wire: w, lane: lane, l: l}
+		r := &wireReceiver{wire: w, lane: lane, l: l}
+		for slot := range g.Slots {
+			off := g.slotOffset(lane, slot)
+			s.headers = append(s.headers, headerAt(st.Bytes()[off:]))
+			s.slots = append(s.slots, st.Bytes()[off:][:g.stride()])
+			r.headers = append(r.headers, headerAt(p.section[off:]))
+			r.payloads = append(r.payloads, p.section[off+lineBytes:][:g.SlotBytes:g.SlotBytes])
+		}
+		p.senders, p.receives = append(p.senders, s), append(p.receives, r)
+	}
+	return nil
+}
+
+// post hands a write to the endpoint, or keeps it until there is room.
+func (w *wire) post(wr rdma.Write) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.posted++
+	wr.Signaled = true
+	w.backlog = append(w.backlog, wr)
+	w.flush()
+}
+
+func (w *wire) flush() {
+	if len(w.backlog) == 0 {
+		return
+	}
+	n, err := w.peer.endpoint.Post(w.backlog)
+	if err != nil {
+		w.backlog, w.done = w.backlog[:0], w.posted
+		w.peer.mesh.lost(w.peer.Rank, err)
+		return
+	}
+	w.backlog = w.backlog[:copy(w.backlog, w.backlog[n:])]
+}
+
+// retry posts what waits for room.
+func (w *wire) retry() {
+	w.mu.Lock()
+	w.flush()
+	w.mu.Unlock()
+}
+
+func (w *wire) drained() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.backlog) == 0 && (w.auto || w.done == w.posted) || w.peer.gone.Load() != nil
+}
+
+func (w *wire) tell(n *Notice) {
+	b := w.staging.Bytes()[:noticeBytes]
+	n.encode(b)
+	b[0] = 1
+	w.post(rdma.Write{Local: b, Region: w.staging, Remote: w.peer.remote, Offset: w.peer.base, Imm: immNotice, HasImm: true})
+}
+
+// completed takes a completion of the peer's endpoint.
+func (w *wire) completed(c rdma.Completion) error {
+	if c.Kind == rdma.Wrote {
+		w.mu.Lock()
+		w.done++
+		w.mu.Unlock()
+		if c.Err != nil && !errors.Is(c.Err, rdma.ErrClosed) {
+			w.peer.mesh.lost(w.peer.Rank, c.Err)
+		}
+		return nil
+	}
+	lane := int(c.Imm & immLane >> 24)
+	if lane >= len(w.lanes) {
+		return &Corrupt{w.peer.Rank, lane, "no such lane"}
+	}
+	l := w.lanes[lane]
+	switch c.Imm & immKind {
+	case immData:
+		l.arrived++
+	case immCredit:
+		step := (c.Imm - l.consumed) & immValue
+		if step > l.sent-l.consumed {
+			return &Corrupt{w.peer.Rank, lane, fmt.Sprintf("credit for %d messages of %d", step, l.sent-l.consumed)}
+		}
+		l.consumed += step
+	case immNotice:
+		// The board is read where failures are looked for.
+	default:
+		return &Corrupt{w.peer.Rank, lane, fmt.Sprintf("immediate %#x", c.Imm)}
+	}
+	return nil
+}
+
+// wireSender stages messages; the slot of the staging ring is free again when the peer has
+// consumed the message, which implies that the write is over.
+type wireSender struct {
+	wire    *wire
+	lane    int
+	l       *wireLane
+	headers []*header
+	slots   [][]byte
+	room    int
+}
+
+func (s *wireSender) full() bool { return s.l.sent-s.l.consumed >= uint32(len(s.slots)) }
+
+func (s *wireSender) Reserve(max int) ([]byte, bool) {
+	if s.full() {
+		return nil, false
+	}
+	slot := s.l.sent % uint32(len(s.slots))
+	if max <= InlineBytes {
+		s.room = max
+		return s.headers[slot].bytes()[:max:max], true
+	}
+	b := s.slots[slot][lineBytes:]
+	if max < len(b) {
+		b = b[:max:max]
+	}
+	s.room = len(b)
+	return b, true
+}
+
+func (s *wireSender) Commit(n int, c *Call) {
+	if s.room <= InlineBytes {
+		s.publish(n, inLine, lineBytes, c)
+	} else {
+		s.publish(n, inSlot, lineBytes+n, c)
+	}
+}
+
+func (s *wireSender) publish(n int, k kind, bytes int, c *Call) {
+	slot := int(s.l.sent) & (len(s.slots) - 1)
+	h := s.headers[slot]
+	h.call = *c
+	h.pub.Store(publication(s.l.sent, n, k))
+	s.l.sent++
+	p := s.wire.peer
+	s.wire.post(rdma.Write{
+		Local: s.slots[slot][:bytes], Region: s.wire.staging, Remote: p.remote,
+		Offset: p.base + uint64(p.mesh.geo.slotOffset(s.lane, slot)), Imm: immData | uint32(s.lane)<<24, HasImm: true,
+	})
+}
+
+func (s *wireSender) Lend(_, _ Place, _ int, _ *Call) bool { return false }
+
+func (s *wireSender) Placed(int, *Call) bool { return false }
+
+func (s *wireSender) Drained() bool { return true }
+
+type wireReceiver struct {
+	wire     *wire
+	lane     int
+	l        *wireLane
+	headers  []*header
+	payloads [][]byte
+	next     uint32
+	open     bool
+	cur      Message
+}
+
+func (r *wireReceiver) Peek(c *Call) (Message, bool, error) {
+	if r.open {
+		return r.cur, true, nil
+	}
+	if r.l.arrived == r.next {
+		return Message{}, false, nil
+	}
+	slot := r.next % uint32(len(r.headers))
+	h := r.headers[slot]
+	v := h.pub.Load()
+	p := r.wire.peer
+	if next, _, k := parsePublication(v); next != r.next+1 || k > inSlot {
+		return Message{}, false, &Corrupt{p.Rank, r.lane, fmt.Sprintf("message %d in the place of %d", next, r.next+1)}
+	}
+	if h.call.FP != c.FP {
+		return Message{}, false, &Mismatch{Peer: p.Rank, Mine: *c, Theirs: h.call}
+	}
+	m, err := p.parse(h, v, r.payloads[slot], r.lane)
+	if err != nil {
+		return Message{}, false, err
+	}
+	r.cur, r.open = m, true
+	return m, true, nil
+}
+
+func (r *wireReceiver) Advance(n int) {
+	r.cur.Len -= n
+	r.cur.Data = r.cur.Data[n:]
+	if r.cur.Len > 0 {
+		return
+	}
+	r.open = false
+	r.next++
+	if r.next-r.l.credited >= uint32(max(1, len(r.headers)/creditBatch)) {
+		r.l.credited = r.next
+		r.wire.post(rdma.Write{Remote: r.wire.peer.remote, Offset: r.wire.peer.base,
+			Imm: immCredit | uint32(r.lane)<<24 | r.next&immValue, HasImm: true})
+	}
+}
