@@ -1,24 +1,25 @@
 package ring
 
-import (
-	"github.com/gccl/gccl/schedule"
-)
+import "github.com/gccl/gccl/schedule"
 
 // AllReduce is a ring ReduceScatter followed by a ring AllGather over as many chunks as ranks.
 //
-// Chunk c starts at rank c, is reduced at every rank that it comes to, is complete at rank c−1
-// and goes round once more. With four ranks, c first:
+// Chunk c starts at rank c, is reduced into at every rank that it comes to, is complete at rank
+// c−1, and goes round once more. With four ranks:
 //
 //	step      1        2        3        4        5        6
 //	chunk 0   0 ─▶ 1   1 ─▶ 2   2 ─▶ 3   3 ─▶ 0   0 ─▶ 1   1 ─▶ 2
 //	chunk 1   1 ─▶ 2   2 ─▶ 3   3 ─▶ 0   0 ─▶ 1   1 ─▶ 2   2 ─▶ 3
-//	…         └ reduced on the way ┘     └ passed on as it is ┘
+//	chunk 2   2 ─▶ 3   3 ─▶ 0   0 ─▶ 1   1 ─▶ 2   2 ─▶ 3   3 ─▶ 0
+//	chunk 3   3 ─▶ 0   0 ─▶ 1   1 ─▶ 2   2 ─▶ 3   3 ─▶ 0   0 ─▶ 1
+//	          └─ reduced on the way ─┘   └── passed on as it is ──┘
 //
-// Cost: 2(p−1) steps, 2(p−1) chunks of S/p sent by every rank, which is optimal (Patarasuk and
-// Yuan 2009, theorem 1). The reduction of chunk c is ((x_c ⊕ x_c+1) ⊕ …) ⊕ x_c−1, the same on all
-// ranks; it does not keep rank order.
+// Cost: 2(p−1) steps; every rank sends 2(p−1) chunks of S/p bytes, the least possible (Patarasuk
+// and Yuan 2009, theorem 1). Chunk c is ((x_c ⊕ x_c+1) ⊕ …) ⊕ x_c−1 on all ranks: the same bits
+// everywhere, but not in the order of the ranks.
 //
-// Everybody sends before it receives, so that a link must hold one chunk: Ahead is 1.
+// All ranks send before they receive, so that Ahead is 1. It is Early and Lazy: a chunk comes back
+// complete only after everybody has read what this rank sent of it.
 func AllReduce(rank, size int, shape schedule.Shape) (schedule.Schedule, error) {
 	s, err := begin(schedule.AllReduce, rank, size, shape, size)
 	if err != nil {
@@ -26,27 +27,24 @@ func AllReduce(rank, size int, shape schedule.Shape) (schedule.Schedule, error) 
 	}
 	s.Early, s.Lazy = true, true
 	if size == 1 {
-		s.Lanes[0] = schedule.Lane{{Op: schedule.Copy, Src: schedule.At(schedule.In, 0), Dst: schedule.At(schedule.Out, 0), Final: true}}
+		s.Lanes = alone(s)
 		return s, nil
 	}
 	s.Ahead = 1
-	next, prev := mod(rank+1, size), mod(rank-1, size)
-	lane := make(schedule.Lane, 0, 4*(size-1))
-	lane = append(lane, schedule.Step{Op: schedule.Send, Peer: next, Src: schedule.At(schedule.In, rank)})
+	w := newWalker(rank, size, 4*(size-1))
+	w.send(in(rank))
 	for k := 1; k < size; k++ {
 		c := mod(rank-k, size)
-		lane = append(lane,
-			schedule.Step{Op: schedule.RecvReduce, Peer: prev, Src: schedule.At(schedule.In, c), Dst: schedule.At(schedule.Out, c),
-				Left: true, Final: k == size-1},
-			schedule.Step{Op: schedule.Send, Peer: next, Src: schedule.At(schedule.Out, c)})
+		w.reduce(out(c), in(c), k == size-1)
+		w.send(out(c))
 	}
 	for k := range size - 1 {
 		c := mod(rank-k, size)
-		lane = append(lane, schedule.Step{Op: schedule.Recv, Peer: prev, Dst: schedule.At(schedule.Out, c)})
+		w.recv(out(c))
 		if k < size-2 {
-			lane = append(lane, schedule.Step{Op: schedule.Send, Peer: next, Src: schedule.At(schedule.Out, c)})
+			w.send(out(c))
 		}
 	}
-	s.Lanes[0] = lane
+	s.Lanes = []schedule.Lane{w.lane}
 	return s, nil
 }

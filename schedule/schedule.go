@@ -148,7 +148,8 @@ type Schedule struct {
 	Lazy bool
 	// Disjoint declares that In and Out must not be the same memory. Without it the schedule also
 	// works in place, which means by exact aliasing: the smaller of In and Out is the block of the
-	// larger one that is this rank's own (the root's own in Gather and Scatter), or all of it.
+	// larger one that is this rank's own (the root's own in Gather and Scatter), or all of it. A
+	// Copy from a chunk to itself then does nothing, unless the collective reduces.
 	Disjoint bool
 }
 

@@ -44,3 +44,10 @@ func (l *layout) place(rank int, b schedule.Buf, chunk, window int) int {
 	}
 	return l.base[rank] + window*h.Out + chunk
 }
+
+// idle tells whether a unit does nothing: in place, a Copy from a chunk to itself. Where In is
+// scaled or results are finished, it is work all the same.
+func (l *layout) idle(rank int, st *Step, unit, window int) bool {
+	return l.inPlace && st.Op == schedule.Copy && !l.p.Heads[rank].Collective.Reduces() &&
+		l.place(rank, st.SrcBuf, int(st.Src)+unit, window) == l.place(rank, st.DstBuf, int(st.Dst)+unit, window)
+}

@@ -56,8 +56,10 @@ func NewOrder(p *Program, windows int, inPlace bool) *Order {
 		queues: make([]queue[message], len(p.Links)),
 		marks:  newMarks[[]uint32](p, l.windows),
 	}
+	n := len(p.Lanes)
+	all := make([]uint32, n*n)
 	for i := range o.clocks {
-		o.clocks[i] = make([]uint32, len(p.Lanes))
+		o.clocks[i] = all[i*n : (i+1)*n]
 	}
 	return o
 }
@@ -117,7 +119,7 @@ func (o *Order) Unit(lane, step int32, st *Step, window, unit int) {
 		o.read(at, dst)
 	}
 	// An n-ary step writes when it ends; a Copy that in place has nothing to do writes nothing.
-	if dst >= 0 && !st.more && !(st.Op == schedule.Copy && src == dst) {
+	if dst >= 0 && !st.more && !o.idle(rank, st, unit, window) {
 		o.write(at, dst)
 	}
 	if st.Op == schedule.Send {

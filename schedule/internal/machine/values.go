@@ -23,12 +23,21 @@ type Values[V any] struct {
 	layout
 	domain  Domain[V]
 	held    []V
-	written []bool
-	copied  []bool     // in place, a Copy of the chunk to itself left it as it was
+	state   []state
 	partial [][]V      // by lane and unit: what an n-ary step has built so far
 	queues  []queue[V] // by link
 	err     error
 }
+
+// state is what became of a place in a run.
+type state uint8
+
+const (
+	untouched state = iota
+	written
+	// kept is what a chunk of In and Out at once holds after a Copy from itself to itself.
+	kept
+)
 
 // NewValues makes a handler for one run of p. In place, In and Out are the same memory as
 // schedule.Collective.InPlaceOffset says.
@@ -36,7 +45,7 @@ func NewValues[V any](p *Program, windows int, inPlace bool, domain Domain[V]) *
 	l := newLayout(p, windows, inPlace)
 	return &Values[V]{
 		layout: l, domain: domain,
-		held: make([]V, l.places()), written: make([]bool, l.places()), copied: make([]bool, l.places()),
+		held: make([]V, l.places()), state: make([]state, l.places()),
 		partial: make([][]V, len(p.Lanes)),
 		queues:  make([]queue[V], len(p.Links)),
 	}
@@ -45,7 +54,7 @@ func NewValues[V any](p *Program, windows int, inPlace bool, domain Domain[V]) *
 // Out is what a chunk of Out holds now, and whether anything was written there.
 func (v *Values[V]) Out(rank, window, chunk int) (V, bool) {
 	i := v.place(rank, schedule.Out, chunk, window)
-	return v.held[i], v.written[i]
+	return v.held[i], v.state[i] != untouched
 }
 
 // Unit implements Handler.
@@ -120,8 +129,10 @@ func (v *Values[V]) unit(lane, step int32, rank int, st *Step, window, unit int)
 		return nil
 	}
 	i := v.place(rank, st.DstBuf, dst, window)
-	v.copied[i] = st.Op == schedule.Copy && !st.Final && !v.written[i] && i == v.place(rank, st.SrcBuf, int(st.Src)+unit, window)
-	v.held[i], v.written[i] = got, true
+	v.held[i], v.state[i] = got, written
+	if v.idle(rank, st, unit, window) {
+		v.state[i] = kept
+	}
 	return nil
 }
 
@@ -141,12 +152,12 @@ var (
 func (v *Values[V]) read(rank int, b schedule.Buf, chunk, window int) (V, error) {
 	i := v.place(rank, b, chunk, window)
 	if b == schedule.In {
-		if i >= 0 && v.written[i] && !v.copied[i] {
+		if i >= 0 && v.state[i] == written {
 			return v.held[i], fmt.Errorf("reads %v: %w", schedule.At(b, chunk), errOverwritten)
 		}
 		return v.domain.Input(rank, window, chunk), nil
 	}
-	if !v.written[i] {
+	if v.state[i] == untouched {
 		return v.held[i], fmt.Errorf("reads %v: %w", schedule.At(b, chunk), errUnwritten)
 	}
 	return v.held[i], nil

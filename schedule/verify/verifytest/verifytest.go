@@ -6,7 +6,12 @@
 package verifytest
 
 import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
 	"testing"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/gccl/gccl/schedule"
 	"github.com/gccl/gccl/schedule/verify"
@@ -28,25 +33,42 @@ func Exhaustive(t *testing.T, c schedule.Collective, alg schedule.Algorithm, siz
 	Shapes(t, c, alg, sizes, schedule.Shape{})
 }
 
-// Shapes is Exhaustive for each of the shapes, whose Root it sets.
+// Shapes is Exhaustive for each of the shapes, whose Root it sets. It uses all processors.
 func Shapes(t *testing.T, c schedule.Collective, alg schedule.Algorithm, sizes []int, shapes ...schedule.Shape) {
 	t.Helper()
+	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
 	for _, size := range sizes {
-		roots := 1
-		if c.Rooted() {
-			roots = size
-		}
 		for _, shape := range shapes {
-			for shape.Root = range roots {
-				for _, channels := range []int{1, 2, 3, 4} {
-					_, err := verify.Check(alg, c, size, shape, verify.Options{Channels: channels})
-					if err != nil {
-						t.Fatalf("%v, %d ranks, shape %+v, %d channels: %v", c, size, shape, channels, err)
-					}
-				}
+			for root := range roots(c, size) {
+				g.Go(func() error { return channels(c, alg, size, root, shape) })
 			}
 		}
 	}
+	if err := g.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// gcPercent lets garbage of the verifier, whose live heap is small, pile up for a while.
+const gcPercent = 1000
+
+func roots(c schedule.Collective, size int) int {
+	if c.Rooted() {
+		return size
+	}
+	return 1
+}
+
+func channels(c schedule.Collective, alg schedule.Algorithm, size, root int, shape schedule.Shape) error {
+	shape.Root = root
+	for n := 1; n <= 4; n++ {
+		if _, err := verify.Check(alg, c, size, shape, verify.Options{Channels: n}); err != nil {
+			return fmt.Errorf("%v, %d ranks, shape %+v, %d channels: %w", c, size, shape, n, err)
+		}
+	}
+	return nil
 }
 
 // Schedules makes the schedules of all ranks.
