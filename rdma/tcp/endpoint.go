@@ -1,0 +1,247 @@
+//go:build linux
+
+package tcp
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gccl/gccl/rdma"
+)
+
+// endpoint is one end of a connection.
+//
+// Locks, in this order: the queue's mu, the transmitter's mu. The pairing's mu is taken alone. No
+// lock is held while a user's function runs. A lane's descriptor is valid for whoever holds
+// the transmitter's mu and finds it not closed, or holds the queue's mu and finds the lane in it.
+type endpoint struct {
+	dev   *device
+	cq    *queue
+	id    uint32
+	opts  rdma.EndpointOptions
+	name  name
+	token token
+
+	ctx    context.Context // ends when the endpoint is closed
+	cancel context.CancelFunc
+	pair   pairing
+
+	label string  // of the connection, for messages; set by start
+	lanes []*lane // set by start, under tx.mu
+
+	tx   transmitter
+	rx   receiver
+	dead atomic.Bool // broken or closed: nothing more is read
+	told atomic.Bool // OnLost was called, or must not be called any more
+}
+
+// lane is one socket of an endpoint.
+type lane struct {
+	e     *endpoint
+	index int
+	slot  int32 // in the queue
+	fd    int
+	relay *relay // under TLS
+	out   outLane
+	in    inLane
+	quiet quiet
+}
+
+func newEndpoint(d *device, q *queue, id uint32, opts rdma.EndpointOptions) *endpoint {
+	e := &endpoint{dev: d, cq: q, id: id, opts: opts}
+	copy(e.name[:], d.half[:])
+	_, _ = rand.Read(e.name[8:]) // never fails, see crypto/rand
+	_, _ = rand.Read(e.token[:])
+	e.ctx, e.cancel = context.WithCancel(context.Background())
+	e.pair.changed = make(chan struct{}, 1)
+	e.tx.init(e)
+	return e
+}
+
+func (e *endpoint) ID() uint32 { return e.id }
+
+func (e *endpoint) Address() []byte {
+	a := address{name: e.name, token: e.token, host: e.dev.host, sockets: uint8(e.dev.opts.Sockets)}
+	for _, l := range e.dev.listeners {
+		ap := netip.MustParseAddrPort(l.Addr().String())
+		if ap.Addr().IsLoopback() {
+			a.loopback = append(a.loopback, ap)
+		} else {
+			a.routable = append(a.routable, ap)
+		}
+	}
+	return a.encode()
+}
+
+// start takes the paired connections for the data path.
+func (e *endpoint) start(sockets int) error {
+	e.pair.mu.Lock()
+	defer e.pair.mu.Unlock()
+	if e.pair.phase != phaseConnecting {
+		return fmt.Errorf("%w: endpoint", rdma.ErrClosed)
+	}
+	var lanes []*lane
+	for i := range sockets {
+		l, err := newLane(e, i, e.pair.chosen[i])
+		if err != nil {
+			for _, l := range lanes {
+				l.close()
+			}
+			return err
+		}
+		e.pair.chosen[i] = nil
+		lanes = append(lanes, l)
+	}
+	if err := e.attach(lanes); err != nil {
+		for _, l := range lanes {
+			l.close()
+		}
+		return err
+	}
+	e.pair.phase = phaseDone
+	return nil
+}
+
+// attach makes lanes the endpoint's and has the queue poll and watch them.
+func (e *endpoint) attach(lanes []*lane) error {
+	e.cq.mu.Lock()
+	defer e.cq.mu.Unlock()
+	e.tx.mu.Lock()
+	defer e.tx.mu.Unlock()
+	if e.tx.closed {
+		return fmt.Errorf("%w: endpoint", rdma.ErrClosed)
+	}
+	if err := e.cq.addLocked(lanes); err != nil {
+		return err
+	}
+	e.lanes = lanes
+	return nil
+}
+
+// Close also sends a farewell if the socket takes it. Writes that the kernel has not taken are
+// dropped, and completions that were not polled.
+func (e *endpoint) Close() error {
+	e.told.Store(true)
+	e.dead.Store(true)
+	e.dev.forget(e)
+	e.cancel()
+	e.endPairing(phaseClosed)
+
+	e.cq.mu.Lock()
+	defer e.cq.mu.Unlock()
+	e.tx.mu.Lock()
+	defer e.tx.mu.Unlock()
+	if e.tx.closed {
+		return nil
+	}
+	e.cq.removeLocked(e.lanes)
+	e.tx.closeLocked()
+	for _, l := range e.lanes {
+		l.close()
+	}
+	return nil
+}
+
+// lose breaks the endpoint because of cause, which wraps ErrPeerLost, and tells the user. It is
+// called without locks.
+func (e *endpoint) lose(cause error) {
+	e.tx.mu.Lock()
+	e.tx.breakLocked(cause, 0)
+	notify := e.tx.settleLocked()
+	e.tx.mu.Unlock()
+	e.tell(cause)
+	if notify {
+		e.cq.notify()
+	}
+}
+
+// tell calls OnLost, once, without locks.
+func (e *endpoint) tell(cause error) {
+	if !e.told.Swap(true) && e.opts.OnLost != nil {
+		e.opts.OnLost(cause)
+	}
+}
+
+// lost describes what was seen on a lane.
+func (e *endpoint) lost(l *lane, what error) error {
+	where := e.label
+	if len(e.lanes) > 1 {
+		where = fmt.Sprintf("%s (socket %d)", where, l.index)
+	}
+	if l.relay != nil {
+		if err := l.relay.cause(); err != nil {
+			what = err
+		}
+	}
+	return fmt.Errorf("tcp: %s: %w: %w", where, rdma.ErrPeerLost, what)
+}
+
+// What the end of a stream means.
+var (
+	errPeerEnded  = errors.New("connection closed without a farewell (the process ended?)")
+	errPeerClosed = errors.New("the peer closed its endpoint")
+)
+
+// newLane takes over a paired connection.
+func newLane(e *endpoint, index int, p *partner) (*lane, error) {
+	l := &lane{e: e, index: index, fd: -1}
+	if index == 0 {
+		e.label = fmt.Sprintf("%v to %v", p.tcp.LocalAddr(), p.tcp.RemoteAddr())
+	}
+	if err := keepAlive(p.tcp, e.dev.opts.DeadAfter); err != nil {
+		return nil, err
+	}
+	if t, ok := p.conn.(*tls.Conn); ok {
+		if err := t.SetDeadline(time.Time{}); err != nil {
+			return nil, err
+		}
+		var err error
+		l.relay, l.fd, err = startRelay(t, p.tcp)
+		return l, err
+	}
+	raw, err := p.tcp.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var dupErr error
+	if err := raw.Control(func(fd uintptr) {
+		l.fd, dupErr = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 3)
+	}); err != nil {
+		return nil, err
+	}
+	if dupErr != nil {
+		return nil, fmt.Errorf("duplicate the socket: %w", dupErr)
+	}
+	_ = p.tcp.Close() // the runtime's poller gives it up; the connection lives in fd
+	return l, nil
+}
+
+// drainLimit bounds how much unread input a closing lane drops.
+const drainLimit = 1 << 20
+
+// close ends the connection. Unread input is dropped first, as far as it is there, since a socket that
+// is closed with unread input sends a reset, which would overtake the last writes.
+func (l *lane) close() {
+	_ = unix.Shutdown(l.fd, unix.SHUT_WR)
+	b := make([]byte, 64<<10)
+	for n := 0; n < drainLimit; {
+		k, errno := l.in.vec.recv(l.fd, b, nil)
+		if errno != 0 || k == 0 {
+			break
+		}
+		n += k
+	}
+	_ = unix.Close(l.fd)
+	l.fd = -1
+	if l.relay != nil {
+		l.relay.finish()
+	}
+}

@@ -1,0 +1,383 @@
+//go:build linux
+
+package tcp
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gccl/gccl/rdma"
+)
+
+const (
+	// directMax is up to how many sockets are all read by every Poll. With more, those that lately
+	// had something are, and epoll tells about the others.
+	directMax = 2
+	// hotMax is how many sockets are read directly when there are more than directMax.
+	hotMax = 2
+	// coldAfter is after how many reads in a row that found nothing a hot socket is left to epoll.
+	coldAfter = 64
+	// epollEvery is how often, while hot sockets have something, epoll is asked about the others.
+	epollEvery = 8
+)
+
+// queue is a completion queue and the engine of its endpoints. It holds no completions: finished
+// writes stay in their endpoint's ring, and arrivals in the socket, until they are polled, so
+// that no queue can overflow.
+//
+// Three epoll sets watch each socket. in: input is there; out: a full socket takes more (edge);
+// watch: the connection ends (edge), and, once after Arm, that one of the other two sets has something. Only watch is in
+// the runtime's poller, so that input wakes no thread unless the queue is armed.
+type queue struct {
+	dev   *device
+	ring  func()
+	armed atomic.Bool
+
+	harvests atomic.Int32 // endpoints with finished writes
+	blocked  atomic.Int32 // lanes with a full socket
+
+	mu     sync.Mutex
+	closed bool
+	lanes  []*lane
+	slots  []*lane // by the number that epoll events carry; nil: gone
+	again  []*lane // have more than the last Poll took
+	turn   int     // of the lanes that are read directly
+	polls  uint64
+	hot    []*lane
+	ended  []ending // to be told when mu is free
+	in     int
+	out    int
+	events [64]unix.EpollEvent
+	watch  *watcher
+}
+
+// ending is an endpoint that broke, with why.
+type ending struct {
+	e     *endpoint
+	cause error
+}
+
+func newQueue(d *device, ring func()) (*queue, error) {
+	q := &queue{dev: d, ring: ring, in: -1, out: -1}
+	for _, fd := range []*int{&q.in, &q.out} {
+		var err error
+		if *fd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+			q.closeSets()
+			return nil, fmt.Errorf("tcp: completion queue: %w", err)
+		}
+	}
+	w, err := newWatcher(q)
+	if err != nil {
+		q.closeSets()
+		return nil, fmt.Errorf("tcp: completion queue: %w", err)
+	}
+	q.watch = w
+	return q, nil
+}
+
+func (q *queue) closeSets() {
+	for _, fd := range []*int{&q.in, &q.out} {
+		if *fd >= 0 {
+			_ = unix.Close(*fd)
+			*fd = -1
+		}
+	}
+}
+
+// addLocked has the queue serve an endpoint's lanes.
+func (q *queue) addLocked(lanes []*lane) error {
+	if q.closed {
+		return fmt.Errorf("%w: completion queue", rdma.ErrClosed)
+	}
+	for i, l := range lanes {
+		l.slot = int32(len(q.slots))
+		q.slots = append(q.slots, l)
+		err := control(q.in, unix.EPOLL_CTL_ADD, l.fd, unix.EPOLLIN, l.slot)
+		if err == nil {
+			err = control(q.out, unix.EPOLL_CTL_ADD, l.fd, unix.EPOLLOUT|unix.EPOLLET, l.slot)
+		}
+		if err == nil {
+			err = q.watch.add(l)
+		}
+		if err != nil {
+			q.removeLocked(lanes[:i+1])
+			return fmt.Errorf("epoll: %w", err)
+		}
+		q.lanes = append(q.lanes, l)
+	}
+	return nil
+}
+
+// control is epoll_ctl with a number to be returned in events.
+func control(epfd, op, fd int, events uint32, slot int32) error {
+	return unix.EpollCtl(epfd, op, fd, &unix.EpollEvent{Events: events, Fd: slot})
+}
+
+// removeLocked forgets lanes. Closing their descriptors takes them out of the sets, except where the
+// process was forked; so they are taken out here.
+func (q *queue) removeLocked(lanes []*lane) {
+	for _, l := range lanes {
+		if q.slots[l.slot] == l {
+			q.slots[l.slot] = nil
+		}
+		q.lanes = without(q.lanes, l)
+		q.hot = without(q.hot, l)
+		q.again = without(q.again, l)
+		_ = unix.EpollCtl(q.out, unix.EPOLL_CTL_DEL, l.fd, nil)
+	}
+	q.unwatch(lanes)
+}
+
+// unwatch stops events about lanes whose endpoint is broken. The out set keeps them, for a last frame.
+func (q *queue) unwatch(lanes []*lane) {
+	for _, l := range lanes {
+		_ = unix.EpollCtl(q.in, unix.EPOLL_CTL_DEL, l.fd, nil)
+		q.watch.remove(l)
+	}
+}
+
+func without(ls []*lane, l *lane) []*lane {
+	for i := range ls {
+		if ls[i] == l {
+			return append(ls[:i], ls[i+1:]...)
+		}
+	}
+	return ls
+}
+
+// Poll sends what waits, harvests finished writes, and then reads what has arrived.
+func (q *queue) Poll(cs []rdma.Completion) (int, error) {
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		return 0, fmt.Errorf("%w: completion queue", rdma.ErrClosed)
+	}
+	q.polls++
+	n := 0
+	if q.harvests.Load() > 0 {
+		n = q.harvestLocked(cs)
+	}
+	n += q.readLocked(cs[n:])
+	q.sendLocked()
+	if n < len(cs) && q.harvests.Load() > 0 {
+		n += q.harvestLocked(cs[n:])
+	}
+	ended := q.ended
+	q.ended = nil
+	q.mu.Unlock()
+	for _, x := range ended {
+		x.e.tell(x.cause)
+	}
+	return n, nil
+}
+
+// harvestLocked collects finished writes.
+func (q *queue) harvestLocked(cs []rdma.Completion) int {
+	n := 0
+	for _, l := range q.lanes {
+		if t := &l.e.tx; l.index == 0 && t.harvest.Load() {
+			t.mu.Lock()
+			n += t.harvestLocked(cs[n:])
+			t.settleLocked()
+			t.mu.Unlock()
+		}
+	}
+	return n
+}
+
+// sendLocked goes on sending where sockets take more.
+func (q *queue) sendLocked() {
+	if q.blocked.Load() > 0 {
+		q.unblockLocked()
+	}
+	for _, l := range q.lanes {
+		if t := &l.e.tx; l.index == 0 && t.wants.Load() {
+			t.mu.Lock()
+			t.pumpLocked()
+			t.settleLocked()
+			stuck := t.stuck
+			if t.err != nil {
+				stuck = 0
+			}
+			t.mu.Unlock()
+			if stuck != 0 {
+				// Nothing was there to read that would tell more.
+				q.ended = append(q.ended, ending{l.e, l.broken(stuck)})
+			}
+		}
+	}
+}
+
+// unblockLocked asks which full sockets take more.
+func (q *queue) unblockLocked() {
+	n, _ := epollReady(q.out, q.events[:])
+	for _, ev := range q.events[:n] {
+		l := q.slots[ev.Fd]
+		if l == nil {
+			continue
+		}
+		t := &l.e.tx
+		t.mu.Lock()
+		t.blockLocked(l, false)
+		t.mu.Unlock()
+	}
+}
+
+// readLocked lands what has arrived.
+func (q *queue) readLocked(cs []rdma.Completion) int {
+	if len(cs) == 0 {
+		return 0
+	}
+	n := 0
+	if len(q.again) > 0 {
+		again := q.again
+		q.again = nil
+		for _, l := range again {
+			l.in.again = false
+		}
+		for _, l := range again {
+			n += q.visitLocked(l, cs[n:])
+		}
+	}
+	direct := q.hot
+	if len(q.lanes) <= directMax {
+		direct = q.lanes
+	}
+	q.turn++
+	for i := range direct {
+		l := direct[(q.turn+i)%len(direct)]
+		n += q.visitLocked(l, cs[n:])
+	}
+	if len(q.lanes) <= directMax || n == len(cs) || (n > 0 && q.turn%epollEvery != 0) {
+		return n
+	}
+	q.coolLocked()
+	k, _ := epollReady(q.in, q.events[:])
+	for _, ev := range q.events[:k] {
+		l := q.slots[ev.Fd]
+		if l == nil || l.in.hot {
+			continue
+		}
+		n += q.visitLocked(l, cs[n:])
+		q.heatLocked(l)
+	}
+	return n
+}
+
+// visitLocked receives on one lane.
+func (q *queue) visitLocked(l *lane, cs []rdma.Completion) int {
+	if l.in.again || l.e.dead.Load() {
+		return 0
+	}
+	n, end, cause := l.receive(cs)
+	switch {
+	case cause != nil:
+		q.ended = append(q.ended, ending{l.e, cause})
+	case end == full:
+		q.revisitLocked([]*lane{l}, nil)
+	}
+	if n > 0 || end == more {
+		l.in.idle = 0
+	} else {
+		l.in.idle++
+	}
+	return n
+}
+
+// revisitLocked has the next Poll receive on lanes, except one, whatever epoll says: their buffers
+// may hold frames.
+func (q *queue) revisitLocked(lanes []*lane, except *lane) {
+	for _, l := range lanes {
+		if l != except && !l.in.again {
+			l.in.again = true
+			q.again = append(q.again, l)
+		}
+	}
+}
+
+// heatLocked has the lane read directly from now on, instead of the one that has been so longest.
+func (q *queue) heatLocked(l *lane) {
+	if len(q.hot) == hotMax {
+		q.hot[0].in.hot = false
+		q.hot = append(q.hot[:0], q.hot[1:]...)
+	}
+	l.in.hot, l.in.idle = true, 0
+	q.hot = append(q.hot, l)
+}
+
+// coolLocked leaves those hot lanes to epoll that have had nothing for a while.
+func (q *queue) coolLocked() {
+	keep := q.hot[:0]
+	for _, l := range q.hot {
+		if l.in.hot = l.in.idle < coldAfter; l.in.hot {
+			keep = append(keep, l)
+		}
+	}
+	q.hot = keep
+}
+
+// Arm has the ring function called when Poll may find something or may make progress.
+func (q *queue) Arm() error {
+	if q.ring == nil {
+		return nil
+	}
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		return fmt.Errorf("%w: completion queue", rdma.ErrClosed)
+	}
+	if q.armed.Swap(true) {
+		q.mu.Unlock()
+		return nil
+	}
+	// Old edges of the out set would ring at once.
+	q.sendLocked()
+	q.unblockLocked()
+	now := q.harvests.Load() > 0 || len(q.again) > 0 || len(q.ended) > 0
+	for _, l := range q.lanes {
+		now = now || (l.e.tx.wants.Load() && q.blocked.Load() == 0)
+	}
+	err := q.watch.arm()
+	q.mu.Unlock()
+	if now {
+		q.notify()
+	}
+	return err
+}
+
+// notify calls the ring function if the queue is armed.
+func (q *queue) notify() {
+	if q.ring != nil && q.armed.Load() && q.armed.Swap(false) {
+		q.ring()
+	}
+}
+
+// Close also closes the endpoints that are still on the queue.
+func (q *queue) Close() error {
+	d := q.dev
+	d.mu.Lock()
+	delete(d.queues, q)
+	d.mu.Unlock()
+	for _, e := range d.snapshot() {
+		if e.cq == q {
+			_ = e.Close()
+		}
+	}
+	q.shut()
+	return nil
+}
+
+// shut ends the queue, whose endpoints are closed.
+func (q *queue) shut() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed {
+		return
+	}
+	q.closed = true
+	q.closeSets()
+	q.watch.close()
+}

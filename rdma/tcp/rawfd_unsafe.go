@@ -1,0 +1,108 @@
+//go:build linux
+
+package tcp
+
+import (
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// longCall is from how many bytes on a system call tells the scheduler that it may take long. Below
+// it the raw call saves about 20 ns of 200; above it the garbage collector would wait for the copy.
+const longCall = 64 << 10
+
+// call makes a system call on a non-blocking socket and retries it after a signal. a may be a
+// pointer, which the directive keeps alive and in its place.
+//
+//go:uintptrescapes
+func call(trap, fd, a, b, flags uintptr, long bool) (int, syscall.Errno) {
+	for {
+		var n uintptr
+		var errno syscall.Errno
+		if long {
+			n, _, errno = syscall.Syscall6(trap, fd, a, b, flags, 0, 0)
+		} else {
+			n, _, errno = syscall.RawSyscall6(trap, fd, a, b, flags, 0, 0)
+		}
+		if errno == 0 {
+			return int(n), 0
+		}
+		if errno != syscall.EINTR {
+			return 0, errno
+		}
+	}
+}
+
+// vectors is the argument of a call with two buffers. It lives as long as its lane and is used by
+// one call at a time.
+type vectors struct {
+	msg unix.Msghdr
+	iov [2]unix.Iovec
+}
+
+func (v *vectors) set(a, b []byte) {
+	v.iov[0].Base = unsafe.SliceData(a)
+	v.iov[0].SetLen(len(a))
+	v.iov[1].Base = unsafe.SliceData(b)
+	v.iov[1].SetLen(len(b))
+	v.msg.Iov = &v.iov[0]
+	v.msg.SetIovlen(2)
+}
+
+// clear drops the references to the buffers.
+func (v *vectors) clear() { v.iov[0].Base, v.iov[1].Base = nil, nil }
+
+// recv reads into a and then into b, either of which may be empty but not both. It returns 0 bytes
+// and no error at the end of the stream.
+func (v *vectors) recv(fd int, a, b []byte) (int, syscall.Errno) {
+	const flags = unix.MSG_DONTWAIT
+	if len(a) == 0 {
+		a, b = b, nil
+	}
+	if len(b) == 0 {
+		return call(unix.SYS_RECVFROM, uintptr(fd), uintptr(unsafe.Pointer(&a[0])), uintptr(len(a)), flags, len(a) >= longCall)
+	}
+	v.set(a, b)
+	n, errno := call(unix.SYS_RECVMSG, uintptr(fd), uintptr(unsafe.Pointer(&v.msg)), flags, 0, len(a)+len(b) >= longCall)
+	v.clear()
+	return n, errno
+}
+
+// send writes a and then b, either of which may be empty but not both.
+func (v *vectors) send(fd int, a, b []byte) (int, syscall.Errno) {
+	const flags = unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL
+	if len(a) == 0 {
+		a, b = b, nil
+	}
+	if len(b) == 0 {
+		return call(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&a[0])), uintptr(len(a)), flags, len(a) >= longCall)
+	}
+	v.set(a, b)
+	n, errno := call(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&v.msg)), flags, 0, len(a)+len(b) >= longCall)
+	v.clear()
+	return n, errno
+}
+
+// epollReady moves what is ready into events without waiting.
+func epollReady(epfd int, events []unix.EpollEvent) (int, syscall.Errno) {
+	for {
+		n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(epfd), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)), 0, 0, 0)
+		if errno == 0 {
+			return int(n), 0
+		}
+		if errno != syscall.EINTR {
+			return 0, errno
+		}
+	}
+}
+
+// inside tells whether part lies within whole.
+func inside(whole, part []byte) bool {
+	if len(part) == 0 {
+		return true
+	}
+	w, p := uintptr(unsafe.Pointer(unsafe.SliceData(whole))), uintptr(unsafe.Pointer(unsafe.SliceData(part)))
+	return p >= w && p-w <= uintptr(len(whole)) && uintptr(len(part)) <= uintptr(len(whole))-(p-w)
+}

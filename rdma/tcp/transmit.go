@@ -1,0 +1,444 @@
+//go:build linux
+
+package tcp
+
+import (
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gccl/gccl/rdma"
+)
+
+const (
+	// copyMax is up to which length a payload is copied behind its header, so that one plain send
+	// takes both. Above it the copy costs more than a gathering send saves (measured on loopback).
+	copyMax = 64 << 10
+	// pieceMax is the longest payload of a frame. It bounds what must be padded when a
+	// connection is broken in the middle of a frame.
+	pieceMax = 1 << 20
+	// pieceShared is the same if the pieces of a write are shared by sockets or have checksums.
+	pieceShared = 256 << 10
+	// pumpBudget bounds what one call of Post or Poll sends for one endpoint.
+	pumpBudget = 4 << 20
+)
+
+// padding replaces the rest of a payload that is not to be read any more.
+var padding [pieceMax]byte
+
+// posted is a write that was taken by Post and not yet polled.
+type posted struct {
+	id       uint64
+	local    []byte
+	key      uint64
+	addr     uint64
+	imm      uint32
+	flags    uint8
+	signaled bool
+	refused  error // found by Post: the range is outside the description
+	err      error // why it failed
+	open     int   // frames of it that a lane holds
+}
+
+// transmitter is the sending half of an endpoint. The ring's numbers count writes since the
+// beginning; a write's number is its seq on the wire.
+//
+//	head ≤ done ≤ next ≤ tail
+//	[head, done) the kernel has taken them; wait to be polled
+//	[done, next) lanes hold their last frames
+//	[next, tail) wait for a lane; off bytes of next are on their way
+type transmitter struct {
+	e *endpoint
+
+	mu     sync.Mutex
+	closed bool
+	err    error // why the endpoint is broken
+	ring   []posted
+	inline []byte // maxInline bytes for each place of the ring; made when needed
+	head   uint64
+	done   uint64
+	next   uint64
+	tail   uint64
+	off    int
+	fail   failCode // to be told to the peer
+	failAt header   // what it refuses
+	last   bool     // after what the lanes hold, the stream ends
+	stuck  syscall.Errno
+
+	wants   atomic.Bool // something is there to send
+	harvest atomic.Bool // something is there to poll
+}
+
+// outLane is what a lane has taken and the kernel has not: stage[sent:], then big.
+type outLane struct {
+	vec     vectors
+	stage   []byte // headers and short payloads
+	sent    int
+	big     []byte   // the payload of the last header, if it is long
+	credits []uint64 // writes with a frame in stage
+	blocked bool     // the socket is full
+}
+
+func (o *outLane) empty() bool { return o.sent == len(o.stage) && len(o.big) == 0 }
+
+func (t *transmitter) init(e *endpoint) {
+	t.e = e
+	t.ring = make([]posted, e.dev.opts.MaxPosted)
+}
+
+func (t *transmitter) at(n uint64) *posted { return &t.ring[n&uint64(len(t.ring)-1)] }
+
+// Post takes writes and sends as much as the socket takes now.
+func (e *endpoint) Post(ws []rdma.Write) (int, error) {
+	t := &e.tx
+	t.mu.Lock()
+	if err := t.refusalLocked(); err != nil {
+		t.mu.Unlock()
+		return 0, err
+	}
+	first := t.tail
+	var err error
+	n := 0
+	for n < len(ws) && t.tail-t.head < uint64(len(t.ring)) {
+		if err = e.check(&ws[n]); err != nil {
+			break
+		}
+		t.takeLocked(&ws[n])
+		n++
+	}
+	t.pumpLocked()
+	t.keepInlineLocked(first)
+	notify := t.settleLocked()
+	cause := t.err
+	t.mu.Unlock()
+	if cause != nil {
+		e.tell(cause)
+	}
+	if notify {
+		e.cq.notify()
+	}
+	return n, err
+}
+
+// refusalLocked is why nothing can be posted.
+func (t *transmitter) refusalLocked() error {
+	switch {
+	case t.closed:
+		return fmt.Errorf("tcp: post: %w: endpoint", rdma.ErrClosed)
+	case t.err != nil:
+		return t.err
+	case t.e.lanes == nil:
+		return errors.New("tcp: post: the endpoint is not connected")
+	}
+	return nil
+}
+
+// check finds the caller's mistakes, before anything moved.
+func (e *endpoint) check(w *rdma.Write) error {
+	switch n := len(w.Local); {
+	case n > maxMessage:
+		return fmt.Errorf("tcp: write of %d bytes: MaxMessage is %d", n, maxMessage)
+	case w.Inline && n > maxInline:
+		return fmt.Errorf("tcp: inline write of %d bytes: MaxInline is %d", n, maxInline)
+	case w.Inline || n == 0:
+		return nil
+	}
+	r, ok := w.Region.(*region)
+	if !ok || r.dev != e.dev {
+		return errors.New("tcp: the write's region is not of this device")
+	}
+	if r.closed.Load() {
+		return fmt.Errorf("%w: the write's region %q", rdma.ErrClosed, r.purpose)
+	}
+	if !inside(r.bytes, w.Local) {
+		return fmt.Errorf("tcp: the write's bytes are not inside its region %q", r.purpose)
+	}
+	return nil
+}
+
+// takeLocked puts a write into the ring.
+func (t *transmitter) takeLocked(w *rdma.Write) {
+	p := t.at(t.tail)
+	*p = posted{
+		id:       w.ID,
+		local:    w.Local,
+		key:      w.Remote.Key,
+		addr:     w.Remote.Addr + w.Offset,
+		imm:      w.Imm,
+		signaled: w.Signaled,
+	}
+	if w.HasImm {
+		p.flags |= flagImm
+	}
+	n := uint64(len(w.Local))
+	if n > 0 && (w.Offset > w.Remote.Len || n > w.Remote.Len-w.Offset || p.addr < w.Offset) {
+		p.refused = fmt.Errorf("%w: bytes [%d, +%d) of a region described as %d long", rdma.ErrAccess, w.Offset, n, w.Remote.Len)
+	}
+	t.tail++
+}
+
+// keepInlineLocked copies the inline writes since first that no lane has taken yet.
+func (t *transmitter) keepInlineLocked(first uint64) {
+	for n := max(first, t.next); n < t.tail; n++ {
+		p := t.at(n)
+		// Only inline writes can be this short and outside a region; for the others it does not matter.
+		if len(p.local) == 0 || len(p.local) > maxInline {
+			continue
+		}
+		if t.inline == nil {
+			t.inline = make([]byte, maxInline*len(t.ring))
+		}
+		at := int(n&uint64(len(t.ring)-1)) * maxInline
+		p.local = t.inline[at : at+copy(t.inline[at:at+maxInline], p.local)]
+	}
+}
+
+// pumpLocked sends until the sockets are full or the budget is spent.
+func (t *transmitter) pumpLocked() {
+	lanes := t.e.lanes
+	for budget, moved := pumpBudget, true; moved && budget > 0 && t.stuck == 0; {
+		moved = false
+		for _, l := range lanes {
+			if l.out.blocked || (l.out.empty() && !t.fillLocked(l)) {
+				continue
+			}
+			n, errno := l.out.vec.send(l.fd, l.out.stage[l.out.sent:], l.out.big)
+			switch errno {
+			case 0:
+				moved = true
+				budget -= n
+				t.sentLocked(l, n)
+			case syscall.EAGAIN:
+				t.blockLocked(l, true)
+			case syscall.ENOBUFS, syscall.ENOMEM: // for now; no event would tell
+			default:
+				// What the peer said before may still be there to read: the receiving half finds the cause.
+				t.stuck = errno
+				return
+			}
+		}
+	}
+}
+
+func (t *transmitter) blockLocked(l *lane, blocked bool) {
+	if l.out.blocked == blocked {
+		return
+	}
+	l.out.blocked = blocked
+	if blocked {
+		t.e.cq.blocked.Add(1)
+	} else {
+		t.e.cq.blocked.Add(-1)
+	}
+}
+
+// sentLocked notes that the kernel has taken n bytes of a lane.
+func (t *transmitter) sentLocked(l *lane, n int) {
+	o := &l.out
+	k := min(n, len(o.stage)-o.sent)
+	o.sent += k
+	o.big = o.big[n-k:]
+	if !o.empty() {
+		return
+	}
+	o.stage, o.sent, o.big = o.stage[:0], 0, nil
+	for _, n := range o.credits {
+		t.at(n).open--
+	}
+	o.credits = o.credits[:0]
+	for t.done < t.next && t.at(t.done).open == 0 {
+		t.done++
+	}
+	if t.last && l.index == 0 {
+		t.endLocked()
+	}
+}
+
+// fillLocked gives an empty lane its next frames. Short writes go by the first lane.
+func (t *transmitter) fillLocked(l *lane) bool {
+	o := &l.out
+	if t.fail != 0 && l.index == 0 {
+		h := header{kind: frameFail, imm: uint32(t.fail), key: t.failAt.key, addr: t.failAt.addr, seq: t.failAt.seq}
+		o.stage = h.append(o.stage)
+		t.fail, t.last = 0, true
+		return true
+	}
+	for t.next < t.tail && t.err == nil {
+		p := t.at(t.next)
+		if p.refused != nil {
+			if t.done < t.next || !o.empty() {
+				break // the writes before it first
+			}
+			t.refuseLocked(p)
+			return l.index == 0 && t.fillLocked(l)
+		}
+		n, shared := t.pieceLocked(p)
+		if l.index != 0 && !shared {
+			break
+		}
+		if n <= copyMax && len(o.stage) > 0 && len(o.stage)+headerLen+n > copyMax+headerLen {
+			break
+		}
+		piece := p.local[t.off : t.off+n]
+		h := header{
+			kind:   frameWrite,
+			flags:  p.flags,
+			imm:    p.imm,
+			key:    p.key,
+			addr:   p.addr + uint64(t.off),
+			length: uint32(n),
+			total:  uint32(len(p.local)),
+			seq:    t.next,
+		}
+		if t.e.dev.opts.Checksum {
+			h.flags |= flagChecksum
+			h.crc = crc32.Checksum(piece, castagnoli)
+		}
+		o.stage = h.append(o.stage)
+		o.credits = append(o.credits, t.next)
+		p.open++
+		if t.off += n; t.off == len(p.local) {
+			t.off = 0
+			t.next++
+		}
+		if n > copyMax {
+			o.big = piece
+			break
+		}
+		o.stage = append(o.stage, piece...)
+		if shared {
+			break
+		}
+	}
+	return !o.empty()
+}
+
+// pieceLocked returns the length of the next frame's payload, and whether any lane may take it.
+func (t *transmitter) pieceLocked(p *posted) (n int, shared bool) {
+	shared = len(t.e.lanes) > 1 && len(p.local) > pieceShared
+	limit := pieceMax
+	if shared || t.e.dev.opts.Checksum {
+		limit = pieceShared
+	}
+	return min(len(p.local)-t.off, limit), shared
+}
+
+// append adds the header's bytes to b.
+func (h *header) append(b []byte) []byte {
+	n := len(b)
+	b = append(b, make([]byte, headerLen)...)
+	h.put(b[n:])
+	return b
+}
+
+// refuseLocked breaks the connection because of a write that this end can tell to be outside.
+func (t *transmitter) refuseLocked(p *posted) {
+	cause := fmt.Errorf("tcp: %s: %w: connection broken: %w", t.e.label, rdma.ErrPeerLost, p.refused)
+	t.failAt = header{key: p.key, addr: p.addr, seq: t.next}
+	t.breakLocked(cause, failAccess)
+}
+
+// breakLocked fails all writes that the kernel has not taken, and later ones. If tell is not 0 the
+// peer gets to know, otherwise the stream ends.
+func (t *transmitter) breakLocked(cause error, tell failCode) {
+	if t.err != nil || t.closed {
+		return
+	}
+	t.err = cause
+	t.e.dead.Store(true)
+	t.fail = tell
+	for n := t.done; n < t.tail; n++ {
+		p := t.at(n)
+		p.err, p.local, p.open = cause, nil, 0
+	}
+	t.done, t.next, t.off = t.tail, t.tail, 0
+	for _, l := range t.e.lanes {
+		l.out.credits = l.out.credits[:0]
+		l.out.big = padding[:len(l.out.big)]
+	}
+	t.e.cq.unwatch(t.e.lanes)
+	if tell == 0 {
+		t.endLocked()
+	}
+}
+
+// endLocked ends the streams to the peer and drops what lanes still hold.
+func (t *transmitter) endLocked() {
+	t.fail, t.last = 0, false
+	for _, l := range t.e.lanes {
+		t.blockLocked(l, false)
+		l.out.stage, l.out.sent, l.out.big = nil, 0, nil
+		_ = unix.Shutdown(l.fd, unix.SHUT_WR)
+	}
+}
+
+// settleLocked frees the places of writes that complete silently and brings the flags for Poll up to
+// date. It tells whether the queue has something new to poll.
+func (t *transmitter) settleLocked() (notify bool) {
+	for t.head < t.done {
+		p := t.at(t.head)
+		if p.signaled || p.err != nil {
+			break
+		}
+		*p = posted{}
+		t.head++
+	}
+	wants := t.next < t.tail || t.fail != 0
+	for _, l := range t.e.lanes {
+		wants = wants || !l.out.empty()
+	}
+	if wants != t.wants.Load() {
+		t.wants.Store(wants)
+	}
+	ready := t.head < t.done
+	if ready == t.harvest.Load() {
+		return false
+	}
+	t.harvest.Store(ready)
+	if ready {
+		t.e.cq.harvests.Add(1)
+	} else {
+		t.e.cq.harvests.Add(-1)
+	}
+	return ready
+}
+
+// harvestLocked moves finished writes into cs.
+func (t *transmitter) harvestLocked(cs []rdma.Completion) int {
+	n := 0
+	for n < len(cs) && t.head < t.done {
+		p := t.at(t.head)
+		if p.signaled || p.err != nil {
+			cs[n] = rdma.Completion{Kind: rdma.Wrote, Endpoint: t.e.id, ID: p.id, Err: p.err}
+			n++
+		}
+		*p = posted{}
+		t.head++
+	}
+	return n
+}
+
+// closeLocked says farewell, if no frame is under way, and forgets everything.
+func (t *transmitter) closeLocked() {
+	if t.err == nil && len(t.e.lanes) > 0 {
+		if l := t.e.lanes[0]; l.out.empty() {
+			bye := header{kind: frameBye}
+			_, _ = l.out.vec.send(l.fd, bye.append(nil), nil)
+		}
+	}
+	t.closed = true
+	t.ring = make([]posted, 1)
+	t.inline = nil
+	t.head, t.done, t.next, t.tail = 0, 0, 0, 0
+	t.fail, t.last = 0, false
+	for _, l := range t.e.lanes {
+		t.blockLocked(l, false)
+		l.out = outLane{}
+	}
+	t.settleLocked()
+}

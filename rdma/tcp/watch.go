@@ -1,0 +1,131 @@
+//go:build linux
+
+package tcp
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// The numbers of events that are not about a lane.
+const (
+	slotIn  = -1
+	slotOut = -2
+)
+
+// grace is how long a queue that is not being polled may leave an ended connection undiscovered.
+const grace = 10 * time.Millisecond
+
+// watcher sleeps in the runtime's poller until a connection ends, or an armed queue has something.
+type watcher struct {
+	q    *queue
+	file *os.File
+	raw  syscall.RawConn
+	fd   int
+}
+
+func newWatcher(q *queue) (*watcher, error) {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.SetNonblock(fd, true); err != nil { // which makes it one for the runtime's poller
+		_ = unix.Close(fd)
+		return nil, err
+	}
+	w := &watcher{q: q, fd: fd, file: os.NewFile(uintptr(fd), "tcp queue watch")}
+	if w.raw, err = w.file.SyscallConn(); err != nil {
+		_ = w.file.Close()
+		return nil, err
+	}
+	for slot, set := range map[int32]int{slotIn: q.in, slotOut: q.out} {
+		if err := control(fd, unix.EPOLL_CTL_ADD, set, 0, slot); err != nil {
+			_ = w.file.Close()
+			return nil, err
+		}
+	}
+	go w.run()
+	return w, nil
+}
+
+// add watches for the end of a lane's connection.
+func (w *watcher) add(l *lane) error {
+	return control(w.fd, unix.EPOLL_CTL_ADD, l.fd, unix.EPOLLRDHUP|unix.EPOLLET, l.slot)
+}
+
+func (w *watcher) remove(l *lane) { _ = unix.EpollCtl(w.fd, unix.EPOLL_CTL_DEL, l.fd, nil) }
+
+// arm asks for one event when one of the other sets has something.
+func (w *watcher) arm() error {
+	for slot, set := range map[int32]int{slotIn: w.q.in, slotOut: w.q.out} {
+		if err := control(w.fd, unix.EPOLL_CTL_MOD, set, unix.EPOLLIN|unix.EPOLLONESHOT, slot); err != nil {
+			return fmt.Errorf("tcp: arm: %w", err)
+		}
+	}
+	return nil
+}
+
+// close ends the goroutine.
+func (w *watcher) close() { _ = w.file.Close() }
+
+// run is the goroutine of the queue.
+func (w *watcher) run() {
+	events := make([]unix.EpollEvent, 64)
+	for {
+		n := 0
+		err := w.raw.Read(func(fd uintptr) bool {
+			n, _ = epollReady(int(fd), events)
+			return n > 0
+		})
+		if err != nil {
+			return // closed
+		}
+		for _, ev := range events[:n] {
+			if ev.Fd < 0 {
+				w.q.notify()
+			} else {
+				w.q.ending(ev.Fd)
+			}
+		}
+	}
+}
+
+// ending begins to look after a lane whose connection has ended.
+func (q *queue) ending(slot int32) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if l := q.slots[slot]; l != nil {
+		polls, deadline := q.polls, time.Now().Add(q.dev.opts.DeadAfter)
+		time.AfterFunc(grace, func() { q.checkEnd(l, polls, deadline) })
+	}
+}
+
+// checkEnd breaks the endpoint of an ended connection, unless somebody polls and will find the end,
+// or might still poll what the peer sent before. The latter is limited by the deadline.
+func (q *queue) checkEnd(l *lane, polls uint64, deadline time.Time) {
+	q.mu.Lock()
+	if q.closed || q.slots[l.slot] != l || l.e.dead.Load() {
+		q.mu.Unlock()
+		return
+	}
+	unread, _ := unix.IoctlGetInt(l.fd, unix.TIOCINQ)
+	alive := q.polls != polls || unread > 0 || l.in.r < l.in.w
+	if alive && time.Now().Before(deadline) {
+		polls = q.polls
+		time.AfterFunc(grace, func() { q.checkEnd(l, polls, deadline) })
+		q.mu.Unlock()
+		return
+	}
+	errno, _ := unix.GetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	cause := l.atEnd(syscall.Errno(errno))
+	ready := l.e.tx.harvest.Load()
+	q.mu.Unlock()
+	l.e.tell(cause)
+	if ready {
+		q.notify()
+	}
+}
