@@ -170,6 +170,9 @@ func (d *Device) Close() error {
 	for q := range queues {
 		err = errors.Join(err, q.Close())
 	}
+	for _, e := range endpoints {
+		e.awaitPost() // it may be copying from one of the regions
+	}
 	for c := range conns {
 		c.close()
 	}

@@ -139,7 +139,7 @@ func (e *Endpoint) breakUp(cause error, code uint8) {
 	}
 	e.dev.log.Info("shm peer lost", zap.Uint32("endpoint", e.id), zap.Error(cause))
 	if connected && e.onLost != nil {
-		e.onLost(cause)
+		go e.onLost(cause) // the caller may be inside Post, which a Close of the device waits for
 	}
 }
 

@@ -41,6 +41,13 @@ func (e *Endpoint) Post(ws []rdma.Write) (int, error) {
 	return n, err
 }
 
+// awaitPost returns when no Post runs. The endpoint is closed, so that is after one piece of a copy.
+func (e *Endpoint) awaitPost() {
+	for e.posting.Load() {
+		time.Sleep(10 * time.Microsecond)
+	}
+}
+
 func (e *Endpoint) post(ws []rdma.Write) (int, error) {
 	p := e.peer.Load()
 	rang, completed := false, false
@@ -129,7 +136,7 @@ func (e *Endpoint) write(w *rdma.Write) (taken bool, access error) {
 		return false, fmt.Errorf("shm: write [%d, +%d) beyond a region of %d bytes: %w", w.Offset, size, w.Remote.Len, rdma.ErrAccess)
 	}
 	m := e.last
-	if m == nil || m.id.key != w.Remote.Key || w.Remote.Len > uint64(len(m.b)) || m.state.Load() != 0 {
+	if m == nil || m.id.key != w.Remote.Key || w.Remote.Addr != 0 || w.Remote.Len > uint64(len(m.b)) || m.state.Load() != 0 {
 		var err error
 		if m, err = e.remoteSoon(w.Remote); err != nil || m == nil {
 			return false, err

@@ -22,6 +22,9 @@ type mapCall struct {
 // device that are connected to the same device share the mapping. A refusal (rdma.ErrAccess) breaks
 // the endpoint.
 func (e *Endpoint) Map(ctx context.Context, r rdma.RemoteRegion) ([]byte, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	m, err := e.remote(ctx, r)
 	if errors.Is(err, rdma.ErrAccess) {
 		e.refused(err)
@@ -34,8 +37,11 @@ func (e *Endpoint) Map(ctx context.Context, r rdma.RemoteRegion) ([]byte, error)
 
 // remote returns the mapping of r, valid until the endpoint is closed.
 func (e *Endpoint) remote(ctx context.Context, r rdma.RemoteRegion) (*remoteMap, error) {
-	if r.Key == 0 {
+	switch {
+	case r.Key == 0:
 		return nil, fmt.Errorf("shm: the region has no key (it is not from Alloc): %w", rdma.ErrAccess)
+	case r.Addr != 0:
+		return nil, fmt.Errorf("shm: the region begins at %#x, not at 0: %w", r.Addr, rdma.ErrAccess)
 	}
 	m, call, err := e.request(r)
 	if err != nil {
