@@ -25,6 +25,6 @@ func AllGatherDirect(rank, size int, shape schedule.Shape) (schedule.Schedule, e
 	return schedule.Schedule{
 		Collective: schedule.AllGather, Rank: rank, Size: size,
 		In: 1, Out: size, Lanes: []schedule.Lane{lane},
-		Early: true, Lazy: true,
+		Ahead: min(1, size-1), Early: true, Lazy: true,
 	}, nil
 }

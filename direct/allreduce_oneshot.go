@@ -27,6 +27,6 @@ func AllReduceOneShot(rank, size int, shape schedule.Shape) (schedule.Schedule, 
 		Collective: schedule.AllReduce, Rank: rank, Size: size,
 		In: 1, Out: 1, Lanes: []schedule.Lane{lane},
 		// Nothing says when the others have read In, and in place the fold overwrites it.
-		Early: true, Lazy: size == 1,
+		Ahead: min(1, size-1), Early: true, Lazy: size == 1,
 	}, nil
 }

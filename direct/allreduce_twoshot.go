@@ -36,6 +36,6 @@ func AllReduceTwoShot(rank, size int, shape schedule.Shape) (schedule.Schedule, 
 	return schedule.Schedule{
 		Collective: schedule.AllReduce, Rank: rank, Size: size,
 		In: size, Out: size, Lanes: []schedule.Lane{lane},
-		Early: true, Lazy: true,
+		Ahead: min(1, size-1), Early: true, Lazy: true,
 	}, nil
 }

@@ -35,6 +35,6 @@ func AllToAllPairwise(rank, size int, shape schedule.Shape) (schedule.Schedule, 
 	return schedule.Schedule{
 		Collective: schedule.AllToAll, Rank: rank, Size: size,
 		In: size, Out: size, Lanes: ls,
-		Early: true, Lazy: true,
+		Ahead: min(1, size-1), Early: true, Lazy: true, Disjoint: true,
 	}, nil
 }

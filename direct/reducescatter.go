@@ -22,6 +22,6 @@ func ReduceScatterDirect(rank, size int, shape schedule.Shape) (schedule.Schedul
 	return schedule.Schedule{
 		Collective: schedule.ReduceScatter, Rank: rank, Size: size,
 		In: size, Out: 1, Lanes: []schedule.Lane{lane},
-		Early: true, Lazy: true, // In place only block rank is written, which nobody else reads.
+		Ahead: min(1, size-1), Early: true, Lazy: true, // In place only block rank is written, which nobody else reads.
 	}, nil
 }

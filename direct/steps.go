@@ -15,9 +15,21 @@ func check(rank, size int, shape schedule.Shape) error {
 		return fmt.Errorf("direct: rank %d is not in [0, %d)", rank, size)
 	case shape.Root < 0 || shape.Root >= size:
 		return fmt.Errorf("direct: root %d is not in [0, %d)", shape.Root, size)
+	case shape.Pieces < 0:
+		return fmt.Errorf("direct: %d pieces: need none or more", shape.Pieces)
+	case shape.Radix < 0 || shape.Radix == 1:
+		return fmt.Errorf("direct: radix %d: need 0 or at least 2", shape.Radix)
+	case shape.Aggregate < 0:
+		return fmt.Errorf("direct: aggregate %d: need none or more", shape.Aggregate)
+	case shape.Hosts != nil && len(shape.Hosts) != size:
+		return fmt.Errorf("direct: %d hosts named for %d ranks", len(shape.Hosts), size)
 	}
 	return nil
 }
+
+func pieces(shape schedule.Shape) int { return max(1, shape.Pieces) }
+
+func radix(shape schedule.Shape) int { return max(2, shape.Radix) }
 
 // anySize is the Supports of algorithms that serve every size.
 func anySize(size int, shape schedule.Shape) error { return check(0, size, shape) }
@@ -53,6 +65,11 @@ func copyTo(src, dst schedule.Span) schedule.Step {
 // combine is dst = dst ⊕ src.
 func combine(src, dst schedule.Span) schedule.Step {
 	return schedule.Step{Op: schedule.Combine, Src: src, Dst: dst}
+}
+
+// combineLeft is dst = src ⊕ dst.
+func combineLeft(src, dst schedule.Span) schedule.Step {
+	return schedule.Step{Op: schedule.Combine, Src: src, Dst: dst, Left: true}
 }
 
 // final marks the step that completes a reduction.

@@ -29,7 +29,7 @@ type Info struct {
 // Cost is what one window costs. S is the length of the longer of In and Out on the rank where
 // they are longest.
 type Cost struct {
-	Steps   int     // messages on the longest chain of messages that wait for one another (α)
+	Steps   int     // messages on the longest chain of messages that wait for one another, at most (α)
 	Sent    float64 // most that one rank sends, in units of S (β)
 	Reduced float64 // most that one rank combines, in units of S (γ)
 }

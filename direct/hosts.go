@@ -1,0 +1,75 @@
+package direct
+
+import (
+	"fmt"
+
+	"github.com/gccl/gccl/schedule"
+)
+
+// hosts is who shares a host with whom: members[h] are the ranks of host h in rising order, hosts
+// in the order of their lowest ranks.
+type hosts struct {
+	members [][]int
+	host    []int // of each rank, an index of members
+	local   []int // place of each rank in its host
+}
+
+func newHosts(size int, shape schedule.Shape) hosts {
+	h := hosts{host: make([]int, size), local: make([]int, size)}
+	index := make(map[int]int)
+	for r := range size {
+		name := 0
+		if shape.Hosts != nil {
+			name = shape.Hosts[r]
+		}
+		i, ok := index[name]
+		if !ok {
+			i = len(h.members)
+			index[name] = i
+			h.members = append(h.members, nil)
+		}
+		h.host[r], h.local[r] = i, len(h.members[i])
+		h.members[i] = append(h.members[i], r)
+	}
+	return h
+}
+
+// equal tells whether all hosts have as many ranks.
+func (h *hosts) equal() bool {
+	for _, m := range h.members {
+		if len(m) != len(h.members[0]) {
+			return false
+		}
+	}
+	return true
+}
+
+// column is the ranks with one place in their hosts, one a host; the hosts must be equal.
+func (h *hosts) column(local int) []int {
+	ranks := make([]int, len(h.members))
+	for i, m := range h.members {
+		ranks[i] = m[local]
+	}
+	return ranks
+}
+
+// leaders is one rank a host, the lowest one, but the root on its host.
+func (h *hosts) leaders(root int) []int {
+	ranks := make([]int, len(h.members))
+	for i, m := range h.members {
+		ranks[i] = m[0]
+	}
+	ranks[h.host[root]] = root
+	return ranks
+}
+
+// equalHosts is the Supports of algorithms that need as many ranks on every host.
+func equalHosts(size int, shape schedule.Shape) error {
+	if err := check(0, size, shape); err != nil {
+		return err
+	}
+	if h := newHosts(size, shape); !h.equal() {
+		return fmt.Errorf("direct: hosts have different numbers of ranks")
+	}
+	return nil
+}
