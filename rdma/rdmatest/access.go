@@ -144,6 +144,9 @@ func testRegionClosedUnderTraffic(t *testing.T, f Factory) {
 	region, err := b.dev.Register(mem)
 	require.NoError(t, err)
 	remote := region.Remote()
+	if remote.Key == 0 {
+		t.Skip("the caller's own memory cannot be written by peers here")
+	}
 	closed := make(chan error, 1)
 	start := make(chan struct{})
 	snapshot := make([]byte, len(mem))

@@ -75,6 +75,17 @@ func testRegister(t *testing.T, f Factory) {
 	require.Same(t, &src[1], &rs.Bytes()[0])
 	require.Same(t, &dst[3], &rd.Bytes()[0])
 	require.Len(t, rd.Bytes(), 9000)
+	if rd.Remote().Key == 0 { // peers cannot write to it: it is a source only
+		require.NoError(t, a.post(rdma.Write{
+			Local: src[11:8011], Region: rs, Remote: b.mem.Remote(), Offset: 7, HasImm: true, Signaled: true,
+		}))
+		require.NoError(t, a.takeWrote(t, 1)[0].Err)
+		b.takeReceived(t, 1)
+		require.Equal(t, src[11:8011], b.mem.Bytes()[7:8007])
+		require.NoError(t, rs.Close())
+		require.NoError(t, rd.Close())
+		return
+	}
 	require.NoError(t, a.post(rdma.Write{
 		Local: src[11:8011], Region: rs, Remote: rd.Remote(), Offset: 7, HasImm: true, Signaled: true,
 	}))

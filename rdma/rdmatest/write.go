@@ -141,11 +141,12 @@ func refused(t *testing.T, s *side, w rdma.Write) {
 }
 
 func testTooLong(t *testing.T, f Factory) {
-	a, b := newPair(t, f, rdma.EndpointOptions{})
-	n := a.dev.Attr().MaxMessage
+	devs := devices(t, f, 2)
+	n := devs[0].Attr().MaxMessage
 	if n >= 128<<20 {
 		t.Skipf("MaxMessage is %d bytes: too long to test", n)
 	}
+	a, b := pairOn(t, devs[0], devs[1], rdma.EndpointOptions{})
 	src, err := a.dev.Alloc(n+1, "rdmatest too long")
 	require.NoError(t, err)
 	dst, err := b.dev.Alloc(n+1, "rdmatest too long")
