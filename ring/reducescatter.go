@@ -17,7 +17,8 @@ import "github.com/gccl/gccl/schedule"
 // ((x_c+1 ⊕ x_c+2) ⊕ …) ⊕ x_c.
 //
 // All ranks send before they receive, so that Ahead is 1. A partial result passes through the one
-// chunk of Scratch, which the next one overwrites: it cannot be Lazy. An executor that streams the
+// chunk of Scratch, which the next one overwrites: it cannot be Lazy, and blocks must have one length.
+// An executor that streams the
 // groups of [schedule.Fuse] stores nothing there.
 func ReduceScatter(rank, size int, shape schedule.Shape) (schedule.Schedule, error) {
 	s, err := begin(schedule.ReduceScatter, rank, size, shape, 1)

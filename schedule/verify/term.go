@@ -27,6 +27,7 @@ type terms struct {
 	collective schedule.Collective
 	size       int
 	weights    []uint64 // beyond maxBits ranks
+	sums       []uint64 // sums[r] is the contributions of the ranks below r
 }
 
 func newTerms(c schedule.Collective, size int) *terms {
@@ -36,6 +37,10 @@ func newTerms(c schedule.Collective, size int) *terms {
 		for r := range t.weights {
 			t.weights[r] = 1 + mix(uint64(r), 0x9e3779b97f4a7c15)%(prime-1)
 		}
+	}
+	t.sums = make([]uint64, size+1)
+	for r := range size {
+		t.sums[r+1] = t.add(t.sums[r], t.one(r))
 	}
 	return t
 }
@@ -58,11 +63,10 @@ func (t *terms) one(rank int) uint64 {
 
 // set is the contributions of the ranks [from, to).
 func (t *terms) set(from, to int) uint64 {
-	var s uint64
-	for r := from; r < to; r++ {
-		s = t.add(s, t.one(r))
+	if t.weights == nil {
+		return t.sums[to] &^ t.sums[from]
 	}
-	return s
+	return (t.sums[to] + prime - t.sums[from]) % prime
 }
 
 func (t *terms) add(a, b uint64) uint64 {
@@ -70,6 +74,15 @@ func (t *terms) add(a, b uint64) uint64 {
 		return a | b
 	}
 	return (a + b) % prime
+}
+
+// fold names the left fold over the ranks [from, to).
+func (t *terms) fold(from, to, window, chunk int) uint64 {
+	e := t.Input(from, window, chunk).expr
+	for r := from + 1; r < to; r++ {
+		e = mix(e, t.Input(r, window, chunk).expr)
+	}
+	return e
 }
 
 // Input implements machine.Domain.

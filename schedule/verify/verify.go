@@ -18,7 +18,6 @@
 package verify
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/gccl/gccl/schedule"
@@ -41,16 +40,21 @@ type Options struct {
 // Links says how long links are.
 type Links struct{ Slots, Segments int }
 
-// Report is what is true of a schedule that passed.
+// Report is what is true of a schedule that passed. Costs are those of one window.
 type Report struct {
-	Steps      int  // Sends on the longest chain: the α of the cost
-	ChunkTimes int  // chunks on the longest chain, if a lane sends one chunk at a time
-	Sent       int  // chunks sent by the busiest rank in one window
+	Steps      int  // messages on the longest chain of messages that wait for one another
+	Sends      int  // messages on the longest chain, if a lane sends one after the other
+	ChunkTimes int  // chunks on the longest chain, if a lane sends one after the other
+	Sent       int  // chunks sent by the busiest rank
+	Reduced    int  // chunks combined by the busiest rank
+	Chunks     int  // chunks of the longest In or Out of any rank
 	PerBlock   int  // chunks that divide a block
 	Lanes      int  // most lanes of a rank
 	Scratch    int  // most scratch chunks of a rank
 	Depth      int  // ⊕ on the longest path of a result: its rounding errors grow with it
 	Ordered    bool // the operands stand in the order of the ranks in every result: no need to commute
+	Canonical  bool // every result is the left fold in the order of the ranks
+	Uneven     bool // every block may have a length of its own
 	Early      bool // Early would hold, whether declared or not; false if Options.SkipOrder
 	Lazy       bool // likewise
 }
@@ -117,8 +121,12 @@ func check(size int, opts Options, next func(int) (schedule.Schedule, error)) (R
 func wrap(err error) error { return fmt.Errorf("verify: %w", err) }
 
 func describe(p *machine.Program) Report {
-	rep := Report{PerBlock: p.Heads[0].PerBlock(), Ordered: true, Early: true, Lazy: true}
+	rep := Report{
+		PerBlock: p.Heads[0].PerBlock(), Uneven: p.Uneven(),
+		Ordered: true, Canonical: true, Early: true, Lazy: true,
+	}
 	for i := range p.Heads {
+		rep.Chunks = max(rep.Chunks, p.Heads[i].In, p.Heads[i].Out)
 		rep.Scratch = max(rep.Scratch, len(p.Heads[i].Scratch))
 	}
 	for i := range p.Lanes {
@@ -151,7 +159,8 @@ func run(p *machine.Program, opts Options, inPlace bool, rep *Report) error {
 		return err
 	}
 	if cost != nil {
-		rep.Steps, rep.ChunkTimes, rep.Sent = cost.Steps(), cost.ChunkTimes(), cost.Sent()
+		rep.Steps, rep.Sends, rep.ChunkTimes = cost.Longest()
+		rep.Sent, rep.Reduced = cost.Busiest()
 	}
 	if order == nil {
 		rep.Early, rep.Lazy = false, false
@@ -183,50 +192,6 @@ func promises(p *machine.Program, order *machine.Order, rep *Report) error {
 		return lazy
 	case h.Early && h.Lazy && both != nil:
 		return both
-	}
-	return nil
-}
-
-// results compares every chunk of every Out with what the collective says.
-func results(p *machine.Program, values *machine.Values[term], domain *terms, windows int, rep *Report) error {
-	for w := range windows {
-		for r := range p.Heads {
-			h := &p.Heads[r]
-			for i := range h.Out {
-				v, written := values.Out(r, w, i)
-				if err := result(h, domain, r, i, v, written); err != nil {
-					return fmt.Errorf("window %d rank %d out[%d]: %w", w, r, i, err)
-				}
-				if first, _ := values.Out(0, w, i); h.Collective == schedule.AllReduce && v.expr != first.expr {
-					return fmt.Errorf("window %d rank %d out[%d]: not the same expression as at rank 0: the bits may differ", w, r, i)
-				}
-				rep.Depth = max(rep.Depth, int(v.depth))
-				rep.Ordered = rep.Ordered && (v.ordered || !written)
-			}
-		}
-	}
-	return nil
-}
-
-func result(h *schedule.Schedule, domain *terms, rank, chunk int, v term, written bool) error {
-	from, to, in := wanted(h, rank, chunk)
-	switch {
-	case from == to && written:
-		return errors.New("must stay as it was, but was written")
-	case from == to:
-		return nil
-	case !written:
-		return errors.New("was never written")
-	case int(v.chunk) != in:
-		return fmt.Errorf("holds chunk %s instead of in[%d]", v.chunkName(), in)
-	case h.Collective.Finishes() && !v.final:
-		if what := domain.compare(v, domain.set(from, to)); what != "" {
-			return errors.New(what)
-		}
-		return errors.New("is complete, but no step with Final finished it")
-	}
-	if what := domain.compare(v, domain.set(from, to)); what != "" {
-		return errors.New(what)
 	}
 	return nil
 }

@@ -1,24 +1,35 @@
 package machine
 
-import "github.com/gccl/gccl/schedule"
+import (
+	"slices"
 
-// Cost measures a program on ideal links, where a lane sends one chunk at a time, a chunk takes
-// one unit of time whatever its size, and nothing else takes time (the one-port model of the
-// literature, with a port a lane).
+	"github.com/gccl/gccl/schedule"
+)
+
+// Cost measures one window of a program on ideal links, in three ways that differ in what a lane
+// can do at once. Nothing but sending takes time.
 type Cost struct {
-	p     *Program
-	times []int // by lane: chunk times
-	steps []int // by lane: Sends, whatever their counts
-	sent  []int // by rank: chunks
-	queue []queue[[2]int]
-	marks marks[[2]int]
+	p       *Program
+	now     []clock // by lane
+	sent    []int   // by rank: chunks
+	reduced []int   // by rank: chunks
+	queue   []queue[clock]
+	marks   marks[clock]
 }
 
-// NewCost makes a handler for one run of one window with unlimited slots.
+// clock counts what lies behind on the longest chain.
+type clock struct {
+	messages int // messages that wait for one another
+	sends    int // messages, where a lane sends one at a time
+	chunks   int // chunks, where a lane sends one at a time
+}
+
+// NewCost makes a handler for one run with unlimited slots, of which it sees the first window.
 func NewCost(p *Program) *Cost {
 	return &Cost{
-		p: p, times: make([]int, len(p.Lanes)), steps: make([]int, len(p.Lanes)),
-		sent: make([]int, len(p.Heads)), queue: make([]queue[[2]int], len(p.Links)), marks: newMarks[[2]int](p, 1),
+		p: p, now: make([]clock, len(p.Lanes)),
+		sent: make([]int, len(p.Heads)), reduced: make([]int, len(p.Heads)),
+		queue: make([]queue[clock], len(p.Links)), marks: newMarks[clock](p, 1),
 	}
 }
 
@@ -27,51 +38,57 @@ func (c *Cost) Unit(lane, _ int32, st *Step, window, unit int) {
 	if window > 0 {
 		return
 	}
+	now, rank := &c.now[lane], c.p.Lanes[lane].Rank
 	switch {
 	case st.Op == schedule.Send:
 		if unit == 0 {
-			c.steps[lane]++
+			now.sends++
 		}
-		c.times[lane]++
-		c.sent[c.p.Lanes[lane].Rank]++
-		c.queue[st.Link].push([2]int{c.steps[lane], c.times[lane]})
+		now.chunks++
+		c.sent[rank]++
+		m := *now
+		m.messages++
+		c.queue[st.Link].push(m)
 	case st.Op.Receives():
-		m := c.queue[st.Link].pop()
-		c.steps[lane], c.times[lane] = max(c.steps[lane], m[0]), max(c.times[lane], m[1])
+		now.join(c.queue[st.Link].pop())
+	}
+	if st.Op == schedule.RecvReduce || st.Op == schedule.Combine {
+		c.reduced[rank]++
 	}
 }
 
 // Finished implements Handler.
 func (c *Cost) Finished(lane int32, window, steps int) {
 	if window == 0 {
-		c.marks.finished(lane, window, steps, func() [2]int { return [2]int{c.steps[lane], c.times[lane]} })
+		c.marks.finished(lane, window, steps, func() clock { return c.now[lane] })
 	}
 }
 
 // Waited implements Handler.
 func (c *Cost) Waited(lane int32, window int, st *Step) {
 	if window == 0 {
-		m := c.marks.at(st, window)
-		c.steps[lane], c.times[lane] = max(c.steps[lane], m[0]), max(c.times[lane], m[1])
+		c.now[lane].join(c.marks.at(st, window))
 	}
 }
 
 // Err implements Handler.
 func (c *Cost) Err() error { return nil }
 
-// Steps is the number of Sends on the longest chain.
-func (c *Cost) Steps() int { return most(c.steps) }
+func (k *clock) join(o clock) {
+	k.messages, k.sends, k.chunks = max(k.messages, o.messages), max(k.sends, o.sends), max(k.chunks, o.chunks)
+}
 
-// ChunkTimes is the number of chunks on the longest chain.
-func (c *Cost) ChunkTimes() int { return most(c.times) }
-
-// Sent is the number of chunks that the busiest rank sends.
-func (c *Cost) Sent() int { return most(c.sent) }
-
-func most(list []int) int {
-	m := 0
-	for _, x := range list {
-		m = max(m, x)
+// Longest is the longest chains: of messages that wait for one another; of messages and of chunks
+// if a lane sends one after the other (the one-port model of the literature, with a port a lane).
+func (c *Cost) Longest() (messages, sends, chunks int) {
+	var k clock
+	for _, now := range c.now {
+		k.join(now)
 	}
-	return m
+	return k.messages, k.sends, k.chunks
+}
+
+// Busiest is the most chunks that one rank sends, and that one rank reduces.
+func (c *Cost) Busiest() (sent, reduced int) {
+	return slices.Max(c.sent), slices.Max(c.reduced)
 }

@@ -1,0 +1,233 @@
+package verifytest
+
+import (
+	"fmt"
+	"math"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"sync"
+	"testing"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/gccl/gccl/schedule"
+	"github.com/gccl/gccl/schedule/verify"
+)
+
+// Proving tells whether tests are to prove everything that they can, which takes minutes, and not
+// a part of it: whether the environment variable GCCL_PROVE is 1.
+func Proving() bool { return os.Getenv("GCCL_PROVE") == "1" }
+
+// Prove verifies an algorithm, and holds what its Info says against what the verifier finds, for
+// each of the shapes (the zero Shape if there are none), whose Root it sets:
+//
+//   - when [Proving], for all sizes to 64 with every root and one to four channels, and for some
+//     sizes to 4096;
+//   - else for all sizes to 9 and some to 33, with some roots and one or two channels.
+//
+// Where Supports refuses a size and shape, Make must fail on every rank. Ordered, Canonical,
+// Uneven, Early and Lazy must hold where they are declared, and must be declared if they hold for
+// all sizes from 5 up; InPlace is the same as not Disjoint. Cost must give the very numbers.
+func Prove(t *testing.T, info schedule.Info, shapes ...schedule.Shape) {
+	t.Helper()
+	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
+	if len(shapes) == 0 {
+		shapes = []schedule.Shape{{}}
+	}
+	p := prover{info: info, always: facts{true, true, true, true, true}}
+	var g errgroup.Group
+	g.SetLimit(runtime.GOMAXPROCS(0))
+	for _, shape := range shapes {
+		for _, size := range small() {
+			for _, root := range someRoots(info.Collective, size) {
+				shape.Root = root
+				g.Go(func() error { return p.size(size, shape) })
+			}
+		}
+	}
+	err := g.Wait()
+	if err == nil && Proving() {
+		for _, size := range large {
+			shape := shapes[0]
+			shape.Root = 0
+			if info.Collective.Rooted() {
+				shape.Root = size / 3
+			}
+			if err = p.large(t, size, shape); err != nil {
+				break
+			}
+		}
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", info.Name, err)
+	}
+	if p.served == 0 {
+		t.Fatalf("%s: no size was served", info.Name)
+	}
+	if what := p.modest(); what != "" {
+		t.Errorf("%s: %s for all sizes that were tried, but this is not declared", info.Name, what)
+	}
+}
+
+// small is the sizes to try exhaustively.
+func small() []int {
+	if Proving() {
+		return Sizes(1, 64)
+	}
+	return append(Sizes(1, 9), 12, 16, 17, 27, 33)
+}
+
+// large is a sample of sizes: powers of two and of three, their neighbours, primes, round ones.
+var large = []int{81, 100, 127, 128, 129, 243, 255, 256, 257, 500, 512, 729, 1000, 1009, 1024, 2047, 2048, 4095, 4096}
+
+// most is the number of steps of all ranks beyond which a size is left out.
+const most = 4 << 20
+
+func someRoots(c schedule.Collective, size int) []int {
+	switch {
+	case !c.Rooted():
+		return []int{0}
+	case Proving() || size <= 5:
+		return Sizes(0, size-1)
+	}
+	return []int{0, size / 3, size - 1}
+}
+
+type facts struct{ ordered, canonical, uneven, early, lazy bool }
+
+type prover struct {
+	info schedule.Info
+
+	mu     sync.Mutex
+	served int
+	always facts // found for every size from 5 up
+	early  bool  // declared
+	lazy   bool
+}
+
+func (p *prover) size(size int, shape schedule.Shape) error {
+	channels := 2
+	if Proving() {
+		channels = 4
+	}
+	for n := 1; n <= channels; n++ {
+		if err := p.one(size, shape, verify.Options{Channels: n}); err != nil {
+			return fmt.Errorf("%d ranks, shape %+v, %d channels: %w", size, shape, n, err)
+		}
+	}
+	return nil
+}
+
+// large verifies one window of one channel, unless it is too much.
+func (p *prover) large(t *testing.T, size int, shape schedule.Shape) error {
+	if !p.supports(size, shape) {
+		return p.refuses(size, shape)
+	}
+	s, err := p.info.Make(0, size, shape)
+	if err != nil {
+		return fmt.Errorf("%d ranks, shape %+v: %w", size, shape, err)
+	}
+	steps := 0
+	for _, lane := range s.Lanes {
+		steps += len(lane)
+	}
+	if steps*size > most {
+		t.Logf("%s: %d ranks left out: about %d steps", p.info.Name, size, steps*size)
+		return nil
+	}
+	skip := size*size*len(s.Lanes)*steps > 1<<31
+	if err := p.one(size, shape, verify.Options{Windows: 1, SkipOrder: skip}); err != nil {
+		return fmt.Errorf("%d ranks, shape %+v: %w", size, shape, err)
+	}
+	return nil
+}
+
+func (p *prover) supports(size int, shape schedule.Shape) bool {
+	return p.info.Supports == nil || p.info.Supports(size, shape) == nil
+}
+
+// refuses checks that Make fails wherever Supports does.
+func (p *prover) refuses(size int, shape schedule.Shape) error {
+	for r := range size {
+		if _, err := p.info.Make(r, size, shape); err == nil {
+			return fmt.Errorf("Supports refuses, but Make serves rank %d", r)
+		}
+	}
+	return nil
+}
+
+func (p *prover) one(size int, shape schedule.Shape, opts verify.Options) error {
+	if !p.supports(size, shape) {
+		return p.refuses(size, shape)
+	}
+	rep, err := verify.Check(p.info.Make, p.info.Collective, size, shape, opts)
+	if err != nil {
+		return err
+	}
+	if err := p.promises(size, shape, rep); err != nil {
+		return err
+	}
+	if p.info.Cost != nil {
+		return p.cost(size, shape, rep)
+	}
+	return nil
+}
+
+// promises holds the flags of Info against the report.
+func (p *prover) promises(size int, shape schedule.Shape, rep verify.Report) error {
+	s, err := p.info.Make(0, size, shape)
+	switch {
+	case err != nil:
+		return err
+	case p.info.Ordered && !rep.Ordered:
+		return fmt.Errorf("not Ordered")
+	case p.info.Canonical && !rep.Canonical:
+		return fmt.Errorf("not Canonical")
+	case p.info.Uneven && !rep.Uneven:
+		return fmt.Errorf("not Uneven: some step moves a chunk into another block")
+	case p.info.InPlace == s.Disjoint:
+		return fmt.Errorf("InPlace is %t, but Disjoint is %t", p.info.InPlace, s.Disjoint)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.served++
+	p.early, p.lazy = p.early || s.Early, p.lazy || s.Lazy
+	if size >= 5 {
+		a := &p.always
+		a.ordered, a.canonical, a.uneven = a.ordered && rep.Ordered, a.canonical && rep.Canonical, a.uneven && rep.Uneven
+		a.early, a.lazy = a.early && rep.Early, a.lazy && rep.Lazy
+	}
+	return nil
+}
+
+// modest names something that holds always and is not declared.
+func (p *prover) modest() string {
+	c, a := p.info.Collective, p.always
+	blocks := c.InBlocks(2) > 1 || c.OutBlocks(2) > 1
+	switch {
+	case c.Reduces() && a.ordered && !p.info.Ordered:
+		return "Ordered holds"
+	case c.Reduces() && a.canonical && !p.info.Canonical:
+		return "Canonical holds"
+	case blocks && a.uneven && !p.info.Uneven:
+		return "Uneven holds"
+	case a.early && !p.early:
+		return "Early holds"
+	case a.lazy && !p.lazy:
+		return "Lazy holds"
+	}
+	return ""
+}
+
+// cost compares the formula with what was counted, to a part in a billion.
+func (p *prover) cost(size int, shape schedule.Shape, rep verify.Report) error {
+	want := p.info.Cost(size, shape)
+	got := schedule.Cost{
+		Steps: rep.Steps, Sent: float64(rep.Sent) / float64(rep.Chunks), Reduced: float64(rep.Reduced) / float64(rep.Chunks),
+	}
+	if got.Steps != want.Steps || math.Abs(got.Sent-want.Sent) > 1e-9 || math.Abs(got.Reduced-want.Reduced) > 1e-9 {
+		return fmt.Errorf("cost: counted %+v, but the formula says %+v", got, want)
+	}
+	return nil
+}
