@@ -79,7 +79,10 @@ func openPort(lib *ibv.Lib, name string, port uint8, o Options) (_ *Device, err 
 	if d.link != ibv.LinkInfiniBand {
 		d.link = ibv.LinkEthernet
 	}
-	all := readGIDs(d.sys, name, int(port), int(p.GIDTableLen), interfacePrefix)
+	all, err := d.gidTable(name, int(p.GIDTableLen))
+	if err != nil {
+		return nil, err
+	}
 	if d.gids, err = usableGIDs(all, &o, d.link == ibv.LinkEthernet); err != nil {
 		return nil, err
 	}

@@ -42,6 +42,46 @@ func (g gid) String() string { return fmt.Sprintf("%v (%v)", g.ip(), g.typ) }
 // maxGIDs is how many GIDs of a port are told to peers.
 const maxGIDs = 8
 
+// gidTable reads a port's GID table: by one call of the library, or, if it is old, from /sys.
+func (d *Device) gidTable(name string, size int) ([]gid, error) {
+	entries, ok, err := d.ctx.GIDs(size * int(d.limits.PhysPortCount))
+	if err != nil {
+		return nil, err
+	}
+	if !ok {
+		return readGIDs(d.sys, name, int(d.port), size, interfacePrefix), nil
+	}
+	var gids []gid
+	for _, en := range entries {
+		if en.Port != uint32(d.port) {
+			continue
+		}
+		g := gid{index: int(en.Index), typ: gidIB, prefix: unknownPrefix, addr: en.GID}
+		if en.Type == 2 {
+			g.typ = gidV2
+		}
+		if ifc, err := net.InterfaceByIndex(int(en.IfIndex)); err == nil {
+			g.setPrefix(interfacePrefix(ifc.Name, g.ip()))
+		}
+		gids = append(gids, g)
+	}
+	return gids, nil
+}
+
+// setPrefix takes a prefix length that counts from the beginning of the IP address.
+func (g *gid) setPrefix(n int) {
+	switch {
+	case n <= 0:
+	case g.ip().Is4():
+		g.prefix = 96 + n
+	default:
+		g.prefix = n
+	}
+}
+
+// unknownPrefix stands for a network whose size is not known: it has one host.
+const unknownPrefix = 128
+
 // readGIDs reads a port's GID table from /sys/class/infiniband. Empty entries are left out; so are
 // entries that cannot be read: inside a container the table has holes, where reading the type fails.
 // prefix tells a network's prefix length by device and address, or 0.
@@ -53,7 +93,7 @@ func readGIDs(sys fs.FS, device string, port, size int, prefix func(netdev strin
 		if err != nil {
 			continue
 		}
-		g := gid{index: i, typ: gidIB, prefix: 128}
+		g := gid{index: i, typ: gidIB, prefix: unknownPrefix}
 		raw, err := hex.DecodeString(strings.ReplaceAll(strings.TrimSpace(string(text)), ":", ""))
 		if err != nil || len(raw) != 16 || bytes.Equal(raw[8:], make([]byte, 8)) {
 			continue
@@ -67,12 +107,7 @@ func readGIDs(sys fs.FS, device string, port, size int, prefix func(netdev strin
 			g.typ = gidV2
 		}
 		if dev, err := fs.ReadFile(sys, fmt.Sprintf("%sgid_attrs/ndevs/%d", dir, i)); err == nil {
-			if n := prefix(strings.TrimSpace(string(dev)), g.ip()); n > 0 {
-				g.prefix = n
-				if g.ip().Is4() {
-					g.prefix += 96
-				}
-			}
+			g.setPrefix(prefix(strings.TrimSpace(string(dev)), g.ip()))
 		}
 		gids = append(gids, g)
 	}

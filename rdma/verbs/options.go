@@ -45,7 +45,7 @@ type Options struct {
 	// reported at most this and about 2 s later.
 	KeepAlive time.Duration
 	// ConnectTimeout is how long a connected endpoint waits for its peer to connect, before it
-	// is lost. 0 means one minute.
+	// is lost. 0 means 20 seconds.
 	ConnectTimeout time.Duration
 	// Logger gets port events and the choice of GIDs; nil is silent.
 	Logger *zap.Logger
@@ -59,7 +59,7 @@ const (
 	defaultSendDepth   = 256
 	defaultInline      = 256
 	defaultKeepAlive   = 500 * time.Millisecond
-	defaultConnect     = time.Minute
+	defaultConnect     = 20 * time.Second
 	defaultRecvDepth   = 64
 )
 

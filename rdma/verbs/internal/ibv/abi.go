@@ -106,6 +106,15 @@ type PortAttr struct {
 	ActiveSpeed, PhysState, LinkLayer, _ uint8
 }
 
+// GIDEntry is struct ibv_gid_entry.
+type GIDEntry struct {
+	GID     [16]byte
+	Index   uint32
+	Port    uint32
+	Type    uint32 // 0 InfiniBand, 1 RoCE v1, 2 RoCE v2
+	IfIndex uint32 // of the network interface, on RoCE
+}
+
 // DeviceAttr is struct ibv_device_attr.
 type DeviceAttr struct {
 	FWVer                          [64]byte
@@ -141,4 +150,6 @@ const (
 	mrRKey         = 40
 	channelFD      = 8  // ibv_comp_channel.fd
 	cqCQE          = 28 // ibv_cq.cqe
+
+	sizeofGIDEntry = 32
 )

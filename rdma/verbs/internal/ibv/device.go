@@ -81,6 +81,24 @@ func (c *Context) Port(n uint8) (PortAttr, error) {
 	return c.port[0], err
 }
 
+// GIDs reads the filled entries of all ports' GID tables in one call; false if the library is too old.
+func (c *Context) GIDs(max int) ([]GIDEntry, bool, error) {
+	if c.lib.queryGIDTable == 0 {
+		return nil, false, nil
+	}
+	a, err := NewArena(Bytes[GIDEntry](max))
+	if err != nil {
+		return nil, true, err
+	}
+	defer a.Free()
+	t := Carve[GIDEntry](a, max)
+	n := int(call(c.lib.queryGIDTable, []uintptr{c.h, Addr(t), uintptr(max), 0, sizeofGIDEntry}))
+	if n < 0 {
+		return nil, true, fmt.Errorf("ibv_query_gid_table: %w", unix.Errno(-n))
+	}
+	return append([]GIDEntry(nil), t[:n]...), true, nil
+}
+
 // NextEvent takes an asynchronous event; false if there is none (AsyncFD being non-blocking). What it
 // is about is the handle of a QP or CQ, or a port number. One goroutine at a time.
 func (c *Context) NextEvent() (e Event, about uintptr, ok bool) {

@@ -18,6 +18,7 @@ var (
 	_ [unsafe.Sizeof(QPInitAttr{})]byte = [C.sizeof_struct_ibv_qp_init_attr]byte{}
 	_ [unsafe.Sizeof(QPAttr{})]byte     = [C.sizeof_struct_ibv_qp_attr]byte{}
 	_ [unsafe.Sizeof(AHAttr{})]byte     = [C.sizeof_struct_ibv_ah_attr]byte{}
+	_ [unsafe.Sizeof(GIDEntry{})]byte   = [C.sizeof_struct_ibv_gid_entry]byte{}
 	_ [unsafe.Sizeof(DeviceAttr{})]byte = [C.sizeof_struct_ibv_device_attr]byte{}
 	_ [unsafe.Sizeof(asyncEvent{})]byte = [C.sizeof_struct_ibv_async_event]byte{}
 
@@ -44,6 +45,7 @@ var (
 	_ [unsafe.Offsetof(DeviceAttr{}.MaxQPWR)]byte       = [unsafe.Offsetof(C.struct_ibv_device_attr{}.max_qp_wr)]byte{}
 	_ [unsafe.Offsetof(DeviceAttr{}.MaxCQE)]byte        = [unsafe.Offsetof(C.struct_ibv_device_attr{}.max_cqe)]byte{}
 	_ [unsafe.Offsetof(DeviceAttr{}.PhysPortCount)]byte = [unsafe.Offsetof(C.struct_ibv_device_attr{}.phys_port_cnt)]byte{}
+	_ [unsafe.Offsetof(GIDEntry{}.Type)]byte            = [unsafe.Offsetof(C.struct_ibv_gid_entry{}.gid_type)]byte{}
 	_ [unsafe.Offsetof(asyncEvent{}.Type)]byte          = [unsafe.Offsetof(C.struct_ibv_async_event{}.event_type)]byte{}
 
 	_ [ctxPollCQ]byte      = [unsafe.Offsetof(C.struct_ibv_context{}.ops) + unsafe.Offsetof(C.struct_ibv_context_ops{}.poll_cq)]byte{}

@@ -23,6 +23,7 @@ type Lib struct {
 	createChannel, destroyChannel, getCQEvent, ackCQEvents                uintptr
 	createCQ, resizeCQ, destroyCQ                                         uintptr
 	createQP, modifyQP, destroyQP                                         uintptr
+	queryGIDTable                                                         uintptr // since rdma-core 32
 	errnoLocation                                                         uintptr
 }
 
@@ -47,6 +48,7 @@ func load() (*Lib, error) {
 		{&l.closeDevice, "ibv_close_device", false},
 		{&l.queryDevice, "ibv_query_device", false},
 		{&l.queryPort, "ibv_query_port", false},
+		{&l.queryGIDTable, "_ibv_query_gid_table", true},
 		{&l.getAsyncEvent, "ibv_get_async_event", false},
 		{&l.ackAsyncEvent, "ibv_ack_async_event", false},
 		{&l.allocPD, "ibv_alloc_pd", false},
