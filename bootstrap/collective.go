@@ -11,8 +11,8 @@ import (
 // collective gathers mine, which it may keep, from every rank and gives all to every rank. A barrier
 // is the same without data.
 func (g *group) collective(ctx context.Context, op wire.Op, mine []byte) ([][]byte, error) {
-	g.turn.Lock()
-	defer g.turn.Unlock()
+	g.turn <- struct{}{}
+	defer func() { g.completing.Store(false); <-g.turn }()
 	seq := g.seq
 	g.seq++
 	// When ctx is done the group fails, and that ends every wait and every write below.
@@ -35,6 +35,7 @@ func (g *group) exchange(op wire.Op, seq uint64, mine []byte) ([][]byte, error) 
 		return nil, err
 	}
 	if g.parent == nil {
+		g.completing.Store(true)
 		return up.Data, g.spread(wire.Frame{Type: wire.Down, Op: op, Seq: seq}, up.Parts())
 	}
 

@@ -2,10 +2,11 @@ package bootstrap
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -34,8 +35,12 @@ type group struct {
 	ending   bool    // the first failure or Close has happened
 	awaiting []span  // subtrees, or the root's whole tree, that the collective in progress waits for
 
-	// turn is held by the collective in progress, and guards what follows.
-	turn     sync.Mutex
+	// completing says that the collective in progress has, or will find in its inbox, all that it
+	// needs and has yet to send on.
+	completing atomic.Bool
+
+	// turn is full while a collective is in progress, which owns what follows.
+	turn     chan struct{}
 	seq      uint64
 	parent   *link
 	children []*link
@@ -48,6 +53,7 @@ func newGroup(cfg *Config) *group {
 		place: placeOf(cfg.Rank, cfg.Size, fanout(cfg.Size)),
 		left:  make(chan *link, cfg.Size+1),
 		gone:  make(map[*link]bool),
+		turn:  make(chan struct{}, 1),
 	}
 	g.life, g.end = context.WithCancelCause(context.Background())
 	return g
@@ -142,27 +148,21 @@ func (g *group) read(l *link) {
 		switch {
 		case err != nil && l.dropped.Load():
 			return
-		case err != nil && errors.Is(err, wire.ErrFormat):
-			g.fail(&RankError{Rank: l.peer, Err: fmt.Errorf("%w: %s: %w", ErrPeerLost, l.who, err)})
-			return
 		case err != nil:
-			g.fail(l.lost(g.rank, err))
+			g.failInOrder(l.lost(g.rank, err))
 			return
 		case f.Type == wire.Fault:
-			failure, err := wire.ParseFailure(f.Payload)
-			if err != nil {
-				g.fail(l.lost(g.rank, err))
-				return
-			}
-			g.fail(errorOf(failure))
+			g.failInOrder(l.reported(g.rank, f))
+			return
+		case f.Type == wire.Bye && l.passing:
+			g.drop(l)
 			return
 		case f.Type == wire.Bye:
-			if l.passing {
-				g.drop(l)
-			} else {
-				g.left <- l
-			}
+			g.left <- l
 			return
+		}
+		if f.Type == wire.Down {
+			g.completing.Store(true)
 		}
 		select {
 		case l.inbox <- f:
@@ -171,6 +171,23 @@ func (g *group) read(l *link) {
 			return
 		}
 	}
+}
+
+// failInOrder fails the group for something that came after all that a collective still needs. What
+// that collective has yet to send on goes first, lest the failure overtake it and some ranks see
+// the collective fail that succeeds on others: a rank may well exit once it has its last result.
+func (g *group) failInOrder(cause error) {
+	if g.completing.Load() {
+		timer := time.NewTimer(farewell)
+		defer timer.Stop()
+		select {
+		case g.turn <- struct{}{}:
+			<-g.turn
+		case <-g.life.Done():
+		case <-timer.C:
+		}
+	}
+	g.fail(cause)
 }
 
 // drop closes a link that is no longer needed.

@@ -72,3 +72,12 @@ func (l *link) lost(rank int, err error) error {
 	}
 	return &RankError{Rank: l.peer, Err: fmt.Errorf("%w: %s: %w (noticed by rank %d)", ErrPeerLost, l.who, err, rank)}
 }
+
+// reported is the failure that a peer's Fault frame tells.
+func (l *link) reported(rank int, f wire.Frame) error {
+	failure, err := wire.ParseFailure(f.Payload)
+	if err != nil {
+		return l.lost(rank, err)
+	}
+	return errorOf(failure)
+}

@@ -195,6 +195,7 @@ func (g *group) adopt(ctx context.Context, d *door) error {
 
 // leave says bye on a link that is no longer needed.
 func (g *group) leave(l *link) {
+	l.dropped.Store(true) // first, as the peer hangs up on hearing the bye
 	l.sendLast(wire.Frame{Type: wire.Bye})
 	g.drop(l)
 }
