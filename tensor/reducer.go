@@ -150,12 +150,23 @@ func intRange(t kernel.Type) (lo, hi float64) {
 // long. A destination may be exactly a source, but must not overlap one otherwise, nor another
 // destination.
 func (r *Reducer) Reduce(dsts, srcs [][]byte) {
+	r.reduce(dsts, srcs, false)
+}
+
+// ReduceNT is Reduce with the same result, but writes the destinations past the caches where it
+// can (assembly, destinations at the same offset from a cache line). It pays where nobody reads
+// them soon and they do not fit in the last-level cache anyway, and costs otherwise.
+func (r *Reducer) ReduceNT(dsts, srcs [][]byte) {
+	r.reduce(dsts, srcs, true)
+}
+
+func (r *Reducer) reduce(dsts, srcs [][]byte, nt bool) {
 	r.check(dsts, srcs)
 	if r.custom != nil && len(srcs) > 1 {
 		r.custom.fold(dsts, srcs)
 		return
 	}
-	kernel.Fold(r.t, r.op, dsts, srcs)
+	kernel.Fold(r.t, r.op, dsts, srcs, nt)
 }
 
 // check panics where the caller broke the contract: past it, kernels trust the lengths.

@@ -5,20 +5,52 @@ import (
 	"testing"
 )
 
-// BenchmarkFold reports the payload rate: bytes of one operand a second.
+// BenchmarkFold reports the payload rate, the bytes of one operand in a second, of a ⊕= b.
 func BenchmarkFold(b *testing.B) {
-	for _, dt := range []Type{Float32, Float64, Float16, BFloat16, Int32, Float8E4M3} {
-		for _, op := range []Op{Sum, Max} {
+	for _, dt := range []Type{Float32, Float64, Float16, BFloat16, Int32, Int64, Float8E4M3} {
+		for _, op := range []Op{Sum, Prod, Max} {
 			for _, n := range []int{64 << 10, 4 << 20} {
-				b.Run(fmt.Sprintf("%s/%s/%dKiB", typeName(dt), opNames[op], n>>10), func(b *testing.B) {
-					x, y := make([]byte, n), make([]byte, n)
-					dsts, srcs := [][]byte{x}, [][]byte{x, y}
-					b.SetBytes(int64(n))
-					for b.Loop() {
-						Fold(dt, op, dsts, srcs)
-					}
-				})
+				benchFold(b, dt, op, 1, 2, n, true, false)
 			}
 		}
 	}
+}
+
+// BenchmarkShapes is Sum of float32 with other numbers of operands and destinations, none aliased.
+func BenchmarkShapes(b *testing.B) {
+	for _, shape := range []struct{ dsts, srcs int }{{1, 1}, {2, 1}, {1, 2}, {2, 2}, {1, 3}, {1, 4}, {1, 8}, {1, 16}} {
+		for _, n := range []int{8, 256, 4 << 10, 64 << 10, 4 << 20, 64 << 20} {
+			if n*(shape.dsts+shape.srcs) <= 400<<20 {
+				for _, nt := range []bool{false, true} {
+					if !nt || n > 1<<20 {
+						benchFold(b, Float32, Sum, shape.dsts, shape.srcs, n, false, nt)
+					}
+				}
+			}
+		}
+	}
+}
+
+func benchFold(b *testing.B, dt Type, op Op, dsts, srcs, n int, inPlace, nt bool) {
+	stores := ""
+	if nt {
+		stores = "/nt"
+	}
+	b.Run(fmt.Sprintf("%s/%s/%dto%d/%d%s", typeName(dt), opNames[op], srcs, dsts, n, stores), func(b *testing.B) {
+		s, d := make([][]byte, srcs), make([][]byte, dsts)
+		for i := range s {
+			s[i] = make([]byte, n)
+			clear(s[i])
+		}
+		for i := range d {
+			d[i] = make([]byte, n)
+		}
+		if inPlace {
+			d[0] = s[0]
+		}
+		b.SetBytes(int64(n))
+		for b.Loop() {
+			Fold(dt, op, d, s, nt)
+		}
+	})
 }

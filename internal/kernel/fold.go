@@ -7,22 +7,23 @@ const block = 64
 
 // Fold writes ((srcs[0] ⊕ srcs[1]) ⊕ srcs[2]) … to every destination, element by element and
 // always in that order. One source is copied bit for bit. All buffers have the same length. The
-// narrow float types accumulate in float32 over all sources and round once. Has(t, op) must hold.
-func Fold(t Type, op Op, dsts, srcs [][]byte) {
-	if len(srcs) == 1 {
-		Copy(dsts, srcs[0])
-		return
-	}
-	if len(dsts) == 0 || len(dsts[0]) == 0 {
-		return
-	}
-	generic(t, op, dsts, srcs)
-}
-
-// Copy copies src to every destination.
-func Copy(dsts [][]byte, src []byte) {
-	for _, d := range dsts {
-		copy(d, src)
+// narrow float types accumulate in float32 over all sources and round once. Has(t, op) must hold
+// for two sources or more.
+//
+// With nt, destinations are written past the cache where the processor and their alignment allow
+// it. The result is the same.
+func Fold(t Type, op Op, dsts, srcs [][]byte, nt bool) {
+	switch {
+	case len(dsts) == 0 || len(srcs[0]) == 0:
+	case len(srcs) == 1 && len(dsts) == 1 && !nt:
+		copy(dsts[0], srcs[0])
+	case foldVector(t, op, dsts, srcs, nt):
+	case len(srcs) == 1:
+		for _, d := range dsts {
+			copy(d, srcs[0])
+		}
+	default:
+		generic(t, op, dsts, srcs)
 	}
 }
 

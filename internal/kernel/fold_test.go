@@ -95,7 +95,7 @@ func TestFoldAgainstDumb(t *testing.T) {
 			if rng.IntN(2) == 0 { // in place, on any of the sources
 				dsts[0] = srcs[rng.IntN(len(srcs))]
 			}
-			Fold(dt, op, dsts, srcs)
+			Fold(dt, op, dsts, srcs, false)
 			for i, d := range dsts {
 				requireSame(t, dt, want, d, "destination %d of %d, %d sources", i, len(dsts), len(srcs))
 			}
@@ -114,7 +114,7 @@ func TestFoldEveryPairOf8Bits(t *testing.T) {
 			return
 		}
 		got := make([]byte, len(a))
-		Fold(dt, op, [][]byte{got}, [][]byte{a[:], b[:]})
+		Fold(dt, op, [][]byte{got}, [][]byte{a[:], b[:]}, false)
 		for i := range got {
 			want := dumbFold(dt, op, []uint64{uint64(a[i]), uint64(b[i])})
 			if uint64(got[i]) != want {
@@ -135,7 +135,7 @@ func TestFoldStaysInside(t *testing.T) {
 			a, b := make([]byte, n*size), make([]byte, n*size)
 			fill(rng, dt, a)
 			fill(rng, dt, b)
-			Fold(dt, op, [][]byte{d[off : off+n*size]}, [][]byte{a, b})
+			Fold(dt, op, [][]byte{d[off : off+n*size]}, [][]byte{a, b}, false)
 			for i, x := range d {
 				if (i < off || i >= off+n*size) && x != 0xA5 {
 					require.Failf(t, "wrote outside", "byte %d of [%d,%d)", i, off, off+n*size)
@@ -147,8 +147,8 @@ func TestFoldStaysInside(t *testing.T) {
 
 func TestFoldOfNothing(t *testing.T) {
 	src := []byte{1, 2, 3, 4}
-	Fold(Float32, Sum, nil, [][]byte{src, src})
-	Fold(Float32, Sum, [][]byte{nil}, [][]byte{nil, nil})
+	Fold(Float32, Sum, nil, [][]byte{src, src}, false)
+	Fold(Float32, Sum, [][]byte{nil}, [][]byte{nil, nil}, false)
 	require.Equal(t, []byte{1, 2, 3, 4}, src)
 }
 

@@ -36,3 +36,6 @@ func store[T number](dsts [][]byte, off int, a []T) {
 		copy(d[off:], b)
 	}
 }
+
+// address is where b starts, to reckon alignment with.
+func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
