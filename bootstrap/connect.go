@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/gccl/gccl/bootstrap/internal/meet"
 	"github.com/gccl/gccl/bootstrap/internal/netif"
 	"github.com/gccl/gccl/bootstrap/internal/wire"
 )
@@ -65,13 +66,13 @@ func connect(ctx context.Context, cfg *Config) (Group, error) {
 }
 
 // host takes g from nothing to a root with children.
-func host(ctx context.Context, g *group, cfg *Config, targets []target, self wire.Identity) error {
+func host(ctx context.Context, g *group, cfg *Config, targets []meet.Target, self wire.Identity) error {
 	listeners, err := listenRoot(ctx, cfg, targets)
 	if err != nil {
 		return err
 	}
-	d := openDoor(newBadge(cfg), wire.Register, 0, g.log, listeners)
-	defer d.close()
+	d := meet.Open(meet.NewBadge(cfg.Secret, cfg.RunID, cfg.Epoch), wire.Register, 0, g.log, listeners)
+	defer d.Close()
 	r, err := register(ctx, g, d, self)
 	if err != nil {
 		return err
@@ -84,7 +85,7 @@ func host(ctx context.Context, g *group, cfg *Config, targets []target, self wir
 }
 
 // check validates the configuration, fills in defaults and returns the root's addresses.
-func (cfg *Config) check() ([]target, error) {
+func (cfg *Config) check() ([]meet.Target, error) {
 	if cfg.Size < 1 || cfg.Rank < 0 || cfg.Rank >= cfg.Size {
 		return nil, fmt.Errorf("%w: a rank must be from 0 to size-1", ErrConfig)
 	}
@@ -104,7 +105,7 @@ func (cfg *Config) check() ([]target, error) {
 		return nil, err
 	}
 	if cfg.ListenPorts != "" {
-		if _, _, err := parsePorts(cfg.ListenPorts); err != nil {
+		if _, _, err := meet.ParsePorts(cfg.ListenPorts); err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 		}
 	}
@@ -114,16 +115,16 @@ func (cfg *Config) check() ([]target, error) {
 	if cfg.Root == "" {
 		return nil, fmt.Errorf("%w: nothing says where rank 0 is: set GCCL_ROOT=host:port or GCCL_RENDEZVOUS", ErrConfig)
 	}
-	targets, err := parseTargets(cfg.Root)
+	targets, err := meet.ParseTargets(cfg.Root)
 	if err != nil {
 		return nil, err
 	}
 	scattered := cfg.LocalSize > 0 && cfg.LocalSize < cfg.Size && !cfg.AllowLoopback
 	for _, t := range targets {
-		if ip, err := netip.ParseAddr(t.host); err == nil && ip.IsUnspecified() {
+		if ip, err := netip.ParseAddr(t.Host); err == nil && ip.IsUnspecified() {
 			return nil, fmt.Errorf("%w: root %s is no address that one can connect to", ErrConfig, cfg.Root)
 		}
-		if scattered && t.isLoopback() {
+		if scattered && t.IsLoopback() {
 			return nil, fmt.Errorf("%w: root %s is a loopback address, but of %d ranks only %d are on this host",
 				ErrConfig, cfg.Root, cfg.Size, cfg.LocalSize)
 		}

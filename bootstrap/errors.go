@@ -3,15 +3,17 @@ package bootstrap
 import (
 	"errors"
 	"fmt"
+
+	"github.com/gccl/gccl/bootstrap/internal/meet"
 )
 
 // The kinds of failure, for errors.Is.
 var (
 	// ErrConfig: the configuration or environment is not usable; nothing was sent.
-	ErrConfig = errors.New("bad configuration")
+	ErrConfig = meet.ErrConfig
 
 	// ErrTimeout: ranks or answers did not arrive before the deadline.
-	ErrTimeout = errors.New("bootstrap timed out")
+	ErrTimeout = meet.ErrTimeout
 
 	// ErrPeerLost: a rank died, or the network to it broke.
 	ErrPeerLost = errors.New("peer lost")

@@ -31,9 +31,10 @@ type group struct {
 	left    chan *link // links whose peers have said bye, after their last frame; never blocks
 
 	mu       sync.Mutex
-	links    []*link // all that are open
-	ending   bool    // the first failure or Close has happened
-	awaiting []span  // subtrees, or the root's whole tree, that the collective in progress waits for
+	links    []*link           // all that are open
+	ending   bool              // the first failure or Close has happened
+	explain  func(error) error // adds to a failure what only this rank knows, while that is so
+	awaiting []span            // subtrees, or the root's whole tree, that the collective in progress waits for
 
 	// completing says that the collective in progress has, or will find in its inbox, all that it
 	// needs and has yet to send on.
@@ -97,6 +98,12 @@ func (g *group) Close() error {
 // fail ends the group for cause, unless it has ended before, and returns the first cause. It has told
 // the neighbours when it returns.
 func (g *group) fail(cause error) error {
+	g.mu.Lock()
+	explain := g.explain
+	g.mu.Unlock()
+	if explain != nil {
+		cause = explain(cause)
+	}
 	f := failureOf(cause)
 	g.shutdown(cause, wire.Frame{Type: wire.Fault, Payload: f.Append(nil)})
 	<-g.life.Done()

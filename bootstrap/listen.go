@@ -10,18 +10,16 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gccl/gccl/bootstrap/internal/meet"
 	"github.com/gccl/gccl/bootstrap/internal/netif"
 )
-
-// keepAlive finds out within about 11 s that a host of an idle connection is gone.
-var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}
 
 // bindPatience is how long a root waits for a port that is in use, as an earlier run of the job may
 // be about to end.
 const bindPatience = 10 * time.Second
 
 // listenRoot binds the first free port of the root's targets.
-func listenRoot(ctx context.Context, cfg *Config, targets []target) ([]net.Listener, error) {
+func listenRoot(ctx context.Context, cfg *Config, targets []meet.Target) ([]net.Listener, error) {
 	if cfg.Listener != nil {
 		return []net.Listener{cfg.Listener}, nil
 	}
@@ -30,15 +28,15 @@ func listenRoot(ctx context.Context, cfg *Config, targets []target) ([]net.Liste
 		return nil, err
 	}
 	hosts := bindHosts(targets, local)
-	first, last := targets[0].first, targets[0].last
+	first, last := targets[0].First, targets[0].Last
 	waiting, cancel := context.WithTimeout(ctx, bindPatience)
 	defer cancel()
-	for pause := firstPause; ; {
+	for pause := meet.FirstPause; ; {
 		listeners, err := listenFirst(waiting, hosts, first, last)
 		if err == nil {
 			return listeners, nil
 		}
-		if !errors.Is(err, syscall.EADDRINUSE) || !rest(waiting, &pause, longestPause) {
+		if !errors.Is(err, syscall.EADDRINUSE) || !meet.Rest(waiting, &pause, meet.LongestPause) {
 			if errors.Is(err, syscall.EADDRINUSE) {
 				err = fmt.Errorf("%w (who holds it? a port that another program owns, like torchrun's "+
 					"MASTER_PORT, cannot be the root; choose one with GCCL_ROOT)", err)
@@ -53,7 +51,7 @@ func listenAny(ctx context.Context, cfg *Config, hosts []string) ([]net.Listener
 	first, last := 0, 0
 	if cfg.ListenPorts != "" {
 		var err error
-		if first, last, err = parsePorts(cfg.ListenPorts); err != nil {
+		if first, last, err = meet.ParsePorts(cfg.ListenPorts); err != nil {
 			return nil, fmt.Errorf("%w: listen %w", ErrConfig, err)
 		}
 	}
@@ -88,7 +86,7 @@ func listenAll(ctx context.Context, hosts []string, port int) ([]net.Listener, e
 		lc        net.ListenConfig
 	)
 	for _, host := range hosts {
-		l, err := lc.Listen(ctx, "tcp", joinHostPort(host, port))
+		l, err := lc.Listen(ctx, "tcp", meet.JoinHostPort(host, port))
 		switch {
 		case err == nil:
 			listeners = append(listeners, l)
@@ -115,14 +113,14 @@ func closeAll(listeners []net.Listener) {
 // bindHosts returns what to bind for targets: loopback only if they mean nothing else, their own
 // addresses if these are known to be local, and else all addresses, as a name may mean one address
 // here and another elsewhere.
-func bindHosts(targets []target, local []netip.Addr) []string {
+func bindHosts(targets []meet.Target, local []netip.Addr) []string {
 	var hosts []string
 	for _, t := range targets {
-		ip, err := netip.ParseAddr(t.host)
+		ip, err := netip.ParseAddr(t.Host)
 		switch {
 		case err == nil && (ip.IsLoopback() || slices.Contains(local, ip.Unmap())):
-			hosts = append(hosts, t.host)
-		case err != nil && t.isLoopback():
+			hosts = append(hosts, t.Host)
+		case err != nil && t.IsLoopback():
 			hosts = append(hosts, "127.0.0.1", "::1")
 		default:
 			return []string{""}

@@ -8,22 +8,22 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/gccl/gccl/bootstrap/internal/meet"
 	"github.com/gccl/gccl/bootstrap/internal/wire"
 )
 
 // join takes g from nothing to a rank with a parent and children.
-func join(ctx context.Context, g *group, cfg *Config, targets []target, self wire.Identity) error {
-	b := newBadge(cfg)
+func join(ctx context.Context, g *group, cfg *Config, targets []meet.Target, self wire.Identity) error {
+	b := meet.NewBadge(cfg.Secret, cfg.RunID, cfg.Epoch)
 	hello := wire.Hello{
-		Purpose: wire.Register, Run: b.run, Epoch: b.epoch,
+		Purpose: wire.Register, Run: b.Run, Epoch: b.Epoch,
 		Rank: uint32(g.rank), Size: uint32(g.size),
 	}
 	remote := cfg.LocalSize > 0 && cfg.LocalSize < cfg.Size && !cfg.AllowLoopback
-	root := &caller{
-		badge: b, hello: hello, targets: targets, what: "rank 0", remote: remote,
-		dial: dialTCP, resolve: resolveHost,
+	root := &meet.Caller{
+		Badge: b, Hello: hello, Targets: targets, What: "rank 0", Remote: remote,
 	}
-	conn, err := root.call(ctx)
+	conn, err := root.Call(ctx)
 	if err != nil {
 		return err
 	}
@@ -31,13 +31,13 @@ func join(ctx context.Context, g *group, cfg *Config, targets []target, self wir
 	if reached, err := netip.ParseAddrPort(conn.Net().RemoteAddr().String()); err == nil {
 		onLoopback = reached.Addr().IsLoopback()
 	}
-	var d *door
+	var d *meet.Door
 	if len(g.place.children) > 0 {
 		if d, self.Addrs, err = openParentDoor(ctx, g, cfg, conn.Net().LocalAddr(), onLoopback && !remote); err != nil {
 			conn.Net().Close()
 			return err
 		}
-		defer d.close()
+		defer d.Close()
 	}
 	registration, assignment, err := enrol(ctx, g, conn, self)
 	if err != nil {
@@ -61,7 +61,7 @@ func join(ctx context.Context, g *group, cfg *Config, targets []target, self wir
 }
 
 // openParentDoor lets a rank with children accept them. It returns the addresses to tell them.
-func openParentDoor(ctx context.Context, g *group, cfg *Config, seenFrom net.Addr, loopback bool) (*door, []string, error) {
+func openParentDoor(ctx context.Context, g *group, cfg *Config, seenFrom net.Addr, loopback bool) (*meet.Door, []string, error) {
 	var preferred netip.Addr
 	if ap, err := netip.ParseAddrPort(seenFrom.String()); err == nil {
 		preferred = ap.Addr()
@@ -79,7 +79,7 @@ func openParentDoor(ctx context.Context, g *group, cfg *Config, seenFrom net.Add
 		closeAll(listeners)
 		return nil, nil, err
 	}
-	return openDoor(newBadge(cfg), wire.Link, uint32(g.rank), g.log, listeners), addrs, nil
+	return meet.Open(meet.NewBadge(cfg.Secret, cfg.RunID, cfg.Epoch), wire.Link, uint32(g.rank), g.log, listeners), addrs, nil
 }
 
 // enrol introduces this rank to the root and waits until all have registered.
@@ -128,24 +128,24 @@ func (g *group) orders(ctx context.Context, root *link) (wire.Frame, error) {
 }
 
 // attach links this rank to its parent, over the registration's connection if that is the root.
-func (g *group) attach(ctx context.Context, b badge, hello wire.Hello, registration *link, a wire.Assignment, self wire.Identity) error {
+func (g *group) attach(ctx context.Context, b meet.Badge, hello wire.Hello, registration *link, a wire.Assignment, self wire.Identity) error {
 	if a.Parent == 0 {
 		registration.who = processOf(a.Identity)
 		g.parent = registration
 		return nil
 	}
 	hello.Purpose, hello.Target = wire.Link, a.Parent
-	c := &caller{badge: b, hello: hello, what: fmt.Sprintf("rank %d", a.Parent), dial: dialTCP, resolve: resolveHost}
+	c := &meet.Caller{Badge: b, Hello: hello, What: fmt.Sprintf("rank %d", a.Parent)}
 	for _, addr := range a.Addrs {
 		ap, err := netip.ParseAddrPort(addr)
 		if err != nil {
 			return &RankError{Rank: int(a.Parent), Err: fmt.Errorf("%w: it told the address %q", ErrMismatch, addr)}
 		}
-		c.targets = append(c.targets, target{ap.Addr().String(), int(ap.Port()), int(ap.Port())})
+		c.Targets = append(c.Targets, meet.Target{Host: ap.Addr().String(), First: int(ap.Port()), Last: int(ap.Port())})
 	}
 	ctx, cancel := g.within(ctx)
 	defer cancel()
-	conn, err := c.call(ctx)
+	conn, err := c.Call(ctx)
 	if err != nil {
 		return err
 	}
@@ -159,17 +159,17 @@ func (g *group) attach(ctx context.Context, b badge, hello wire.Hello, registrat
 }
 
 // adopt accepts the links of all children.
-func (g *group) adopt(ctx context.Context, d *door) error {
+func (g *group) adopt(ctx context.Context, d *meet.Door) error {
 	found := make([]*link, len(g.place.children))
 	for left := len(found); left > 0; {
 		select {
-		case a := <-d.arrivals:
-			i := g.childIndex(int(a.hello.Rank))
-			if i < 0 || found[i] != nil || int(a.hello.Size) != g.size {
-				a.conn.Net().Close() // not one that the root sent
+		case a := <-d.Arrivals:
+			i := g.childIndex(int(a.Hello.Rank))
+			if i < 0 || found[i] != nil || int(a.Hello.Size) != g.size {
+				a.Conn.Net().Close() // not one that the root sent
 				continue
 			}
-			l := newLink(int(a.hello.Rank), a.conn, a.id, g.size)
+			l := newLink(int(a.Hello.Rank), a.Conn, a.ID, g.size)
 			l.span = g.place.children[i]
 			found[i] = l
 			if err := g.add(l); err != nil {

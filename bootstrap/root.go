@@ -3,8 +3,10 @@ package bootstrap
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
+	"github.com/gccl/gccl/bootstrap/internal/meet"
 	"github.com/gccl/gccl/bootstrap/internal/wire"
 )
 
@@ -14,21 +16,25 @@ const latecomers = 2 * time.Second
 
 // registry is the root's record of who has registered.
 type registry struct {
-	g       *group
-	self    wire.Identity
+	g    *group
+	self wire.Identity
+	ids  []wire.Identity // by rank
+	told int             // ranks that know, or will be told, how it ends
+
+	mu      sync.Mutex
 	members []*link // by rank; nil: has not registered; rank 0 stays nil
-	ids     []wire.Identity
-	told    int // ranks that know, or will be told, how it ends
 }
 
 // register accepts all other ranks of g at d. On error every rank that has registered knows why.
-func register(ctx context.Context, g *group, d *door, self wire.Identity) (*registry, error) {
+func register(ctx context.Context, g *group, d *meet.Door, self wire.Identity) (*registry, error) {
 	r := &registry{g: g, self: self, members: make([]*link, g.size), ids: make([]wire.Identity, g.size)}
 	r.ids[0] = self
+	g.setExplain(r.explain)
+	defer g.setExplain(nil)
 	for r.told < g.size-1 {
 		var err error
 		select {
-		case a := <-d.arrivals:
+		case a := <-d.Arrivals:
 			err = r.admit(a)
 		case <-g.life.Done():
 			err = context.Cause(g.life)
@@ -43,21 +49,24 @@ func register(ctx context.Context, g *group, d *door, self wire.Identity) (*regi
 }
 
 // admit registers one rank, or says why the group cannot be formed.
-func (r *registry) admit(a arrival) error {
-	rank, remote := int(a.hello.Rank), a.conn.Net().RemoteAddr()
-	if int(a.hello.Size) != r.g.size || rank >= r.g.size {
-		l := newLink(rank, a.conn, a.id, r.g.size)
+func (r *registry) admit(a meet.Arrival) error {
+	rank, remote := int(a.Hello.Rank), a.Conn.Net().RemoteAddr()
+	if int(a.Hello.Size) != r.g.size || rank >= r.g.size {
+		l := newLink(rank, a.Conn, a.ID, r.g.size)
 		err := &RankError{Rank: rank, Err: fmt.Errorf("%w: it (%s, from %v) was started for a group of %d ranks, rank 0 (%s) for %d",
-			ErrMismatch, l.who, remote, a.hello.Size, processOf(r.self), r.g.size)}
+			ErrMismatch, l.who, remote, a.Hello.Size, processOf(r.self), r.g.size)}
 		return r.turnAway(l, err)
 	}
-	l := newLink(rank, a.conn, a.id, r.g.size)
+	l := newLink(rank, a.Conn, a.ID, r.g.size)
 	if rank == 0 || r.members[rank] != nil {
 		err := &RankError{Rank: rank, Err: fmt.Errorf("%w: two processes claim this rank: %s and %s (from %v)",
 			ErrMismatch, processOf(r.ids[rank]), l.who, remote)}
 		return r.turnAway(l, err)
 	}
-	r.members[rank], r.ids[rank] = l, a.id
+	r.mu.Lock()
+	r.members[rank] = l
+	r.mu.Unlock()
+	r.ids[rank] = a.ID
 	r.told++
 	l.passing = r.g.childIndex(rank) < 0
 	return r.g.add(l)
@@ -79,18 +88,15 @@ func (r *registry) tell(l *link, err error) {
 
 // refuse ends the registration for err: those who have registered are told, and for a while those who
 // still come.
-func (r *registry) refuse(ctx context.Context, d *door, err error) error {
-	if missing := r.missing(); len(missing) > 0 {
-		err = withMissing(err, missing, r.g.size)
-	}
+func (r *registry) refuse(ctx context.Context, d *meet.Door, err error) error {
 	err = r.g.fail(err)
 	ctx, cancel := context.WithTimeout(ctx, latecomers)
 	defer cancel()
 	for r.told < r.g.size-1 {
 		select {
-		case a := <-d.arrivals:
+		case a := <-d.Arrivals:
 			r.told++
-			r.tell(newLink(int(a.hello.Rank), a.conn, a.id, r.g.size), err)
+			r.tell(newLink(int(a.Hello.Rank), a.Conn, a.ID, r.g.size), err)
 		case <-ctx.Done():
 			return err
 		}
@@ -98,19 +104,20 @@ func (r *registry) refuse(ctx context.Context, d *door, err error) error {
 	return err
 }
 
-func (r *registry) missing() []int {
-	var out []int
+// explain adds to a failure which ranks had not registered.
+func (r *registry) explain(err error) error {
+	var missing []int
+	r.mu.Lock()
 	for rank := 1; rank < r.g.size; rank++ {
 		if r.members[rank] == nil {
-			out = append(out, rank)
+			missing = append(missing, rank)
 		}
 	}
-	return out
-}
-
-// withMissing adds to err which ranks had not come.
-func withMissing(err error, missing []int, size int) error {
-	text := fmt.Sprintf("of %d ranks, %s had not registered", size, rankList(missing))
+	r.mu.Unlock()
+	if len(missing) == 0 {
+		return err
+	}
+	text := fmt.Sprintf("of %d ranks, %s had not registered", r.g.size, rankList(missing))
 	if blamed, ok := err.(*RankError); ok {
 		return &RankError{Rank: blamed.Rank, Err: fmt.Errorf("%w; %s", blamed.Err, text)}
 	}
@@ -133,6 +140,12 @@ func (r *registry) assign() error {
 		g.children = append(g.children, l)
 	}
 	return nil
+}
+
+func (g *group) setExplain(f func(error) error) {
+	g.mu.Lock()
+	g.explain = f
+	g.mu.Unlock()
 }
 
 func processOf(id wire.Identity) string { return fmt.Sprintf("pid %d on %s", id.PID, id.Host) }

@@ -1,4 +1,4 @@
-package bootstrap
+package meet
 
 import (
 	"fmt"
@@ -8,26 +8,26 @@ import (
 	"strings"
 )
 
-// target is a host with a range of ports.
-type target struct {
-	host        string // a name or an IP address, without brackets
-	first, last int
+// Target is a host with a range of ports.
+type Target struct {
+	Host        string // a name or an IP address, without brackets
+	First, Last int
 }
 
-// parseTargets reads "host:port", "host:first-last", "[v6]:port", or a comma list of them.
-func parseTargets(text string) ([]target, error) {
-	var out []target
+// ParseTargets reads "host:port", "host:first-last", "[v6]:port", or a comma list of them.
+func ParseTargets(text string) ([]Target, error) {
+	var out []Target
 	for _, part := range strings.Split(text, ",") {
 		part = strings.TrimSpace(part)
 		host, ports, err := net.SplitHostPort(part)
 		if err != nil || host == "" {
 			return nil, fmt.Errorf("%w: root address %q: want host:port, host:first-last or [v6]:port", ErrConfig, part)
 		}
-		first, last, err := parsePorts(ports)
+		first, last, err := ParsePorts(ports)
 		if err != nil {
 			return nil, fmt.Errorf("%w: root address %q: %w", ErrConfig, part, err)
 		}
-		out = append(out, target{host, first, last})
+		out = append(out, Target{host, first, last})
 	}
 	return out, nil
 }
@@ -35,8 +35,8 @@ func parseTargets(text string) ([]target, error) {
 // maxPorts bounds a range of ports, as each of them is tried.
 const maxPorts = 1024
 
-// parsePorts reads "port" or "first-last".
-func parsePorts(text string) (first, last int, err error) {
+// ParsePorts reads "port" or "first-last".
+func ParsePorts(text string) (first, last int, err error) {
 	from, to, isRange := strings.Cut(text, "-")
 	first, err = strconv.Atoi(strings.TrimSpace(from))
 	if last = first; err == nil && isRange {
@@ -56,15 +56,16 @@ func isIP(host string) bool {
 	return err == nil
 }
 
-func joinHostPort(host string, port int) string {
+// JoinHostPort is net.JoinHostPort for a number.
+func JoinHostPort(host string, port int) string {
 	return net.JoinHostPort(host, strconv.Itoa(port))
 }
 
-// isLoopback says whether a target can mean this host only.
-func (t target) isLoopback() bool {
-	if ip, err := netip.ParseAddr(t.host); err == nil {
+// IsLoopback says whether a target can mean this host only.
+func (t Target) IsLoopback() bool {
+	if ip, err := netip.ParseAddr(t.Host); err == nil {
 		return ip.IsLoopback()
 	}
-	name := strings.TrimSuffix(strings.ToLower(t.host), ".")
+	name := strings.TrimSuffix(strings.ToLower(t.Host), ".")
 	return name == "localhost" || strings.HasSuffix(name, ".localhost")
 }

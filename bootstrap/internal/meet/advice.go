@@ -1,4 +1,4 @@
-package bootstrap
+package meet
 
 import (
 	"context"
@@ -49,7 +49,7 @@ func advise(err error) string {
 	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
 		return rootCause(err).Error() + " (choose another interface on that host with GCCL_SOCKET_IFNAME)"
 	case errors.Is(err, context.DeadlineExceeded), isTimeout(err):
-		return "no answer in time (does a firewall drop this port? GCCL_PORT_RANGE chooses ports)"
+		return errUnanswered.Error()
 	}
 	return rootCause(err).Error()
 }

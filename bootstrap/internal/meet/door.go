@@ -1,4 +1,4 @@
-package bootstrap
+package meet
 
 import (
 	"container/list"
@@ -22,40 +22,39 @@ const (
 	loudStrangers    = 8               // dropped connections that are logged one by one
 )
 
-// badge is what a door knows of the job.
-type badge struct {
-	key   wire.Key
-	run   wire.RunDigest
-	epoch uint64
+// Badge is what a process knows of its job, and both ends of a connection must know alike.
+type Badge struct {
+	Key   wire.Key
+	Run   wire.RunDigest
+	Epoch uint64
 }
 
-func newBadge(cfg *Config) badge {
-	return badge{
-		key:   wire.DeriveKey(cfg.Secret, cfg.RunID, cfg.Epoch),
-		run:   wire.DigestRun(cfg.RunID),
-		epoch: cfg.Epoch,
-	}
+// NewBadge returns the badge of an epoch of a job.
+func NewBadge(secret, runID string, epoch uint64) Badge {
+	return Badge{wire.DeriveKey(secret, runID, epoch), wire.DigestRun(runID), epoch}
 }
 
-// arrival is a connection that a door let in.
-type arrival struct {
-	conn  *wire.Conn
-	hello wire.Hello
-	id    wire.Identity
+// Arrival is a connection that a door let in.
+type Arrival struct {
+	Conn  *wire.Conn
+	Hello wire.Hello
+	ID    wire.Identity
 }
 
-// door accepts connections, lets in those that prove to belong to the job, and hands them over. It
+// Door accepts connections, lets in those that prove to belong to the job, and hands them over. It
 // never waits for one connection while another wants in.
-type door struct {
-	badge
+type Door struct {
+	Badge
 	purpose wire.Purpose
 	target  uint32 // the rank that callers must want
 	log     *zap.Logger
 
-	arrivals chan arrival
-	life     context.Context
-	end      context.CancelFunc
-	workers  sync.WaitGroup
+	// Arrivals delivers connections to whoever receives from it, who owns them then.
+	Arrivals chan Arrival
+
+	life    context.Context
+	end     context.CancelFunc
+	workers sync.WaitGroup
 
 	listeners []net.Listener
 
@@ -67,11 +66,11 @@ type door struct {
 	dropped    int
 }
 
-// openDoor starts to accept on listeners, which the door closes in the end.
-func openDoor(b badge, purpose wire.Purpose, target uint32, log *zap.Logger, listeners []net.Listener) *door {
-	d := &door{
-		badge: b, purpose: purpose, target: target, log: log, listeners: listeners,
-		arrivals: make(chan arrival), open: make(map[net.Conn]struct{}),
+// Open starts to accept on listeners, which the door closes in the end.
+func Open(b Badge, purpose wire.Purpose, target uint32, log *zap.Logger, listeners []net.Listener) *Door {
+	d := &Door{
+		Badge: b, purpose: purpose, target: target, log: log, listeners: listeners,
+		Arrivals: make(chan Arrival), open: make(map[net.Conn]struct{}),
 	}
 	d.life, d.end = context.WithCancel(context.Background())
 	for _, l := range listeners {
@@ -80,9 +79,9 @@ func openDoor(b badge, purpose wire.Purpose, target uint32, log *zap.Logger, lis
 	return d
 }
 
-// close stops accepting, drops all connections that were not handed over and waits until nothing of
+// Close stops accepting, drops all connections that were not handed over and waits until nothing of
 // the door is left.
-func (d *door) close() {
+func (d *Door) Close() {
 	d.end()
 	for _, l := range d.listeners {
 		l.Close()
@@ -102,7 +101,7 @@ func (d *door) close() {
 
 // accept takes connections off one listener. EINTR and ECONNABORTED are retried by package net; what
 // else may be temporary (no file descriptor left) is retried here, after a pause that grows.
-func (d *door) accept(l net.Listener) {
+func (d *Door) accept(l net.Listener) {
 	pause := time.Millisecond
 	for {
 		nc, err := l.Accept()
@@ -128,7 +127,7 @@ func (d *door) accept(l net.Listener) {
 }
 
 // enter notes a new connection.
-func (d *door) enter(nc net.Conn) bool {
+func (d *Door) enter(nc net.Conn) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
@@ -144,7 +143,7 @@ func (d *door) enter(nc net.Conn) bool {
 }
 
 // evict closes the connection that has been silent for longest.
-func (d *door) evict() {
+func (d *Door) evict() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if oldest := d.strangers.Front(); oldest != nil {
@@ -153,7 +152,7 @@ func (d *door) evict() {
 }
 
 // receive leads one connection through the handshake and hands it over.
-func (d *door) receive(nc net.Conn) {
+func (d *Door) receive(nc net.Conn) {
 	a, err := d.handshake(nc)
 	d.mu.Lock()
 	delete(d.open, nc)
@@ -164,7 +163,7 @@ func (d *door) receive(nc net.Conn) {
 	d.mu.Unlock()
 	if err == nil {
 		select {
-		case d.arrivals <- a: // it is the receiver's now
+		case d.Arrivals <- a: // it is the receiver's now
 			return
 		case <-d.life.Done():
 		}
@@ -175,7 +174,7 @@ func (d *door) receive(nc net.Conn) {
 	}
 }
 
-func (d *door) handshake(nc net.Conn) (arrival, error) {
+func (d *Door) handshake(nc net.Conn) (Arrival, error) {
 	nc.SetDeadline(time.Now().Add(helloTimeout))
 	pending, hello, err := wire.ReadHello(nc)
 	d.acquainted(nc)
@@ -183,37 +182,37 @@ func (d *door) handshake(nc net.Conn) (arrival, error) {
 	switch {
 	case errors.As(err, &other):
 		wire.Refuse(nc, other.Code)
-		return arrival{}, errors.New("it speaks another protocol version")
+		return Arrival{}, errors.New("it speaks another protocol version")
 	case err != nil:
-		return arrival{}, err
+		return Arrival{}, err
 	}
 	nc.SetDeadline(time.Now().Add(handshakeTimeout))
 	if code, why := d.screen(hello); why != nil {
 		wire.Refuse(nc, code)
-		return arrival{}, why
+		return Arrival{}, why
 	}
 	defer d.leave()
-	conn, err := pending.Admit(d.key)
+	conn, err := pending.Admit(d.Key)
 	if err != nil {
-		return arrival{}, err
+		return Arrival{}, err
 	}
 	f, err := conn.Receive()
 	if err != nil {
-		return arrival{}, err
+		return Arrival{}, err
 	}
 	if f.Type != wire.Introduce {
-		return arrival{}, errors.New("it did not introduce itself")
+		return Arrival{}, errors.New("it did not introduce itself")
 	}
 	id, err := wire.ParseIdentity(f.Payload)
 	if err != nil {
-		return arrival{}, err
+		return Arrival{}, err
 	}
 	nc.SetDeadline(time.Time{})
-	return arrival{conn, hello, id}, nil
+	return Arrival{conn, hello, id}, nil
 }
 
 // acquainted notes that a connection is no stranger any more, or gone.
-func (d *door) acquainted(nc net.Conn) {
+func (d *Door) acquainted(nc net.Conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for e := d.strangers.Front(); e != nil; e = e.Next() {
@@ -225,13 +224,13 @@ func (d *door) acquainted(nc net.Conn) {
 }
 
 // screen decides by a hello whether a handshake is worth its cost. If so, leave must follow.
-func (d *door) screen(h wire.Hello) (wire.Code, error) {
+func (d *Door) screen(h wire.Hello) (wire.Code, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
-	case h.Run != d.run:
+	case h.Run != d.Run:
 		return wire.OtherRun, errors.New("it belongs to another job (run id differs)")
-	case h.Epoch != d.epoch:
+	case h.Epoch != d.Epoch:
 		return wire.OtherEpoch, errors.New("it belongs to another epoch of this job")
 	case h.Purpose != d.purpose || h.Target != d.target:
 		return wire.OtherTarget, errors.New("it wants another rank")
@@ -242,7 +241,7 @@ func (d *door) screen(h wire.Hello) (wire.Code, error) {
 	return 0, nil
 }
 
-func (d *door) leave() {
+func (d *Door) leave() {
 	d.mu.Lock()
 	d.handshakes--
 	d.mu.Unlock()

@@ -1,6 +1,6 @@
 //go:build !linux
 
-package bootstrap
+package meet
 
 import "net"
 

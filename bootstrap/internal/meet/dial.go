@@ -1,4 +1,4 @@
-package bootstrap
+package meet
 
 import (
 	"context"
@@ -15,25 +15,31 @@ import (
 
 const (
 	attemptTimeout = 5 * time.Second // to connect to one address and verify who answers
-	firstPause     = 10 * time.Millisecond
-	longestPause   = time.Second
+	FirstPause     = 10 * time.Millisecond
+	LongestPause   = time.Second
 	secretTries    = 5 // tries that must end with a wrong secret, and nothing else, to be believed
 )
 
-// caller dials one server of the job, by whichever of its addresses leads there.
-type caller struct {
-	badge
-	hello   wire.Hello
-	targets []target
-	what    string // whom it calls, for messages: "rank 0"
+// Errors of a call.
+var (
+	ErrTimeout = errors.New("bootstrap timed out")
+	ErrConfig  = errors.New("bad configuration")
+)
 
-	// remote means that the server is known to be on another host than some callers, so that a name
+// Caller dials one server of the job, by whichever of its addresses leads there.
+type Caller struct {
+	Badge
+	Hello   wire.Hello
+	Targets []Target
+	What    string // whom it calls, for messages: "rank 0"
+
+	// Remote means that the server is known to be on another host than some callers, so that a name
 	// that resolves to a loopback address misleads.
-	remote bool
+	Remote bool
 
-	// dial and resolve are package net's, but for tests.
-	dial    func(ctx context.Context, addr string) (net.Conn, error)
-	resolve func(ctx context.Context, host string) ([]string, error)
+	// Dial and Resolve replace package net's in tests.
+	Dial    func(ctx context.Context, addr string) (net.Conn, error)
+	Resolve func(ctx context.Context, host string) ([]string, error)
 }
 
 func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
@@ -45,21 +51,23 @@ func dialTCP(ctx context.Context, addr string) (net.Conn, error) {
 	return nc, err
 }
 
-func resolveHost(ctx context.Context, host string) ([]string, error) {
-	return net.DefaultResolver.LookupHost(ctx, host)
-}
-
-// call tries all addresses in parallel, each again and again, until one proves to belong to the job or
+// Call tries all addresses in parallel, each again and again, until one proves to belong to the job or
 // ctx is done. Refusals, resets and names that do not resolve yet are usual while a job starts.
-func (c *caller) call(ctx context.Context) (*wire.Conn, error) {
+func (c *Caller) Call(ctx context.Context) (*wire.Conn, error) {
+	if c.Dial == nil {
+		c.Dial = dialTCP
+	}
+	if c.Resolve == nil {
+		c.Resolve = net.DefaultResolver.LookupHost
+	}
 	trying, cancel := context.WithCancel(ctx)
 	a := attempts{
-		caller: c, seen: make(map[string]*verdict),
+		Caller: c, seen: make(map[string]*verdict),
 		greeted: make(chan *wire.Pending), hopeless: make(chan struct{}, 1),
 	}
 	defer a.workers.Wait()
 	defer cancel()
-	for _, t := range c.targets {
+	for _, t := range c.Targets {
 		a.workers.Go(func() { a.follow(trying, t) })
 	}
 	for {
@@ -73,16 +81,16 @@ func (c *caller) call(ctx context.Context) (*wire.Conn, error) {
 			return conn, nil
 		case <-a.hopeless:
 			return nil, fmt.Errorf("%w: %s does not know this rank's secret; give all ranks the same GCCL_SECRET%s",
-				ErrConfig, c.what, a.describe())
+				ErrConfig, c.What, a.describe())
 		case <-ctx.Done():
-			return nil, fmt.Errorf("%w: no answer from %s: %w%s", ErrTimeout, c.what, context.Cause(ctx), a.describe())
+			return nil, fmt.Errorf("%w: no answer from %s: %w%s", ErrTimeout, c.What, context.Cause(ctx), a.describe())
 		}
 	}
 }
 
 // attempts is the state of one call.
 type attempts struct {
-	*caller
+	*Caller
 	workers  sync.WaitGroup
 	greeted  chan *wire.Pending
 	hopeless chan struct{}
@@ -90,6 +98,9 @@ type attempts struct {
 	mu   sync.Mutex
 	seen map[string]*verdict // by address, and by name for what does not resolve
 }
+
+// errUnanswered is the verdict on an address until an attempt has ended by itself.
+var errUnanswered = errors.New("no answer in time (does a firewall drop this port? GCCL_PORT_RANGE chooses ports)")
 
 // verdict is what became of the attempts at one address.
 type verdict struct {
@@ -99,27 +110,27 @@ type verdict struct {
 }
 
 // follow keeps a target's addresses tried; a name is resolved again from time to time.
-func (a *attempts) follow(ctx context.Context, t target) {
-	pause := firstPause
+func (a *attempts) follow(ctx context.Context, t Target) {
+	pause := FirstPause
 	for {
-		ips := []string{t.host}
-		fixed := isIP(t.host)
+		ips := []string{t.Host}
+		fixed := isIP(t.Host)
 		if !fixed {
 			var err error
-			if ips, err = a.resolve(ctx, t.host); err != nil {
-				a.note(ctx, t.host, err)
+			if ips, err = a.Resolve(ctx, t.Host); err != nil {
+				a.note(ctx, t.Host, err)
 			}
 		}
 		for _, ip := range ips {
-			if addr, err := netip.ParseAddr(ip); err == nil && addr.IsLoopback() && a.remote {
-				a.note(ctx, t.host, fmt.Errorf("means %s here, which leads to no other host (see /etc/hosts)", ip))
+			if addr, err := netip.ParseAddr(ip); err == nil && addr.IsLoopback() && a.Remote {
+				a.note(ctx, t.Host, fmt.Errorf("means %s here, which leads to no other host (see /etc/hosts)", ip))
 				continue
 			}
-			for port := t.first; port <= t.last; port++ {
-				a.start(ctx, joinHostPort(ip, port))
+			for port := t.First; port <= t.Last; port++ {
+				a.start(ctx, JoinHostPort(ip, port))
 			}
 		}
-		if fixed || !rest(ctx, &pause, 5*longestPause) {
+		if fixed || !Rest(ctx, &pause, 5*LongestPause) {
 			return
 		}
 	}
@@ -130,7 +141,7 @@ func (a *attempts) start(ctx context.Context, addr string) {
 	a.mu.Lock()
 	_, known := a.seen[addr]
 	if !known {
-		a.seen[addr] = &verdict{err: errors.New("not tried yet")}
+		a.seen[addr] = &verdict{err: errUnanswered}
 	}
 	a.mu.Unlock()
 	if !known {
@@ -140,10 +151,13 @@ func (a *attempts) start(ctx context.Context, addr string) {
 
 // try greets an address until ctx is done.
 func (a *attempts) try(ctx context.Context, addr string) {
-	pause := firstPause
+	pause := FirstPause
 	for {
+		start := time.Now()
 		p, err := a.greet(ctx, addr)
-		a.note(ctx, addr, err)
+		if cut := isTimeout(err) && time.Since(start) < attemptTimeout; !cut {
+			a.note(ctx, addr, err)
+		}
 		if err == nil {
 			select {
 			case a.greeted <- p:
@@ -151,7 +165,7 @@ func (a *attempts) try(ctx context.Context, addr string) {
 				p.Close()
 			}
 		}
-		if !rest(ctx, &pause, longestPause) {
+		if !Rest(ctx, &pause, LongestPause) {
 			return
 		}
 	}
@@ -166,7 +180,7 @@ func (a *attempts) note(ctx context.Context, addr string, err error) {
 		v = &verdict{}
 		a.seen[addr] = v
 	}
-	if ctx.Err() != nil && v.tries > 0 {
+	if ctx.Err() != nil {
 		return
 	}
 	v.err = err
@@ -193,12 +207,12 @@ func (a *attempts) note(ctx context.Context, addr string, err error) {
 func (a *attempts) greet(ctx context.Context, addr string) (*wire.Pending, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
-	nc, err := a.dial(ctx, addr)
+	nc, err := a.Dial(ctx, addr)
 	if err != nil {
 		return nil, err
 	}
 	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
-	p, err := wire.Greet(nc, a.key, a.hello)
+	p, err := wire.Greet(nc, a.Key, a.Hello)
 	if !stop() && err == nil {
 		err = context.Cause(ctx)
 	}
@@ -209,8 +223,8 @@ func (a *attempts) greet(ctx context.Context, addr string) (*wire.Pending, error
 	return p, nil
 }
 
-// rest waits for a random time around *pause and doubles it. It returns false once ctx is done.
-func rest(ctx context.Context, pause *time.Duration, longest time.Duration) bool {
+// Rest waits for a random time around *pause and doubles it. It returns false once ctx is done.
+func Rest(ctx context.Context, pause *time.Duration, longest time.Duration) bool {
 	t := time.NewTimer(*pause/2 + rand.N(*pause))
 	defer t.Stop()
 	*pause = min(2**pause, longest)
