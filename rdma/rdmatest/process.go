@@ -95,9 +95,11 @@ func testProcessStream(t *testing.T, open Opener) {
 
 func testProcessWrongKey(t *testing.T, open Opener) {
 	s, c := withChild(t, open, rdma.EndpointOptions{})
+	c.tell(t, order{Do: "lost"}) // it polls
 	w := s.to(c, 100)
 	w.Remote.Key++
-	expectRefusal(t, s, w)
+	expectRefusal(t, s, w, nil)
+	c.answer(t)
 }
 
 func testProcessBells(t *testing.T, open Opener) {

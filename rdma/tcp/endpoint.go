@@ -223,25 +223,3 @@ func newLane(e *endpoint, index int, p *partner) (*lane, error) {
 	_ = p.tcp.Close() // the runtime's poller gives it up; the connection lives in fd
 	return l, nil
 }
-
-// drainLimit bounds how much unread input a closing lane drops.
-const drainLimit = 1 << 20
-
-// close ends the connection. Unread input is dropped first, as far as it is there, since a socket that
-// is closed with unread input sends a reset, which would overtake the last writes.
-func (l *lane) close() {
-	_ = unix.Shutdown(l.fd, unix.SHUT_WR)
-	b := make([]byte, 64<<10)
-	for n := 0; n < drainLimit; {
-		k, errno := l.in.vec.recv(l.fd, b, nil)
-		if errno != 0 || k == 0 {
-			break
-		}
-		n += k
-	}
-	_ = unix.Close(l.fd)
-	l.fd = -1
-	if l.relay != nil {
-		l.relay.finish()
-	}
-}

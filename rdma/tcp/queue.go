@@ -134,10 +134,13 @@ func (q *queue) removeLocked(lanes []*lane) {
 // unwatch stops events about lanes whose endpoint is broken. The out set keeps them, for a last frame.
 func (q *queue) unwatch(lanes []*lane) {
 	for _, l := range lanes {
-		_ = unix.EpollCtl(q.in, unix.EPOLL_CTL_DEL, l.fd, nil)
+		q.stopReading(l)
 		q.watch.remove(l)
 	}
 }
+
+// stopReading stops events about input on a lane that has no more.
+func (q *queue) stopReading(l *lane) { _ = unix.EpollCtl(q.in, unix.EPOLL_CTL_DEL, l.fd, nil) }
 
 func without(ls []*lane, l *lane) []*lane {
 	for i := range ls {
@@ -269,7 +272,7 @@ func (q *queue) readLocked(cs []rdma.Completion) int {
 
 // visitLocked receives on one lane.
 func (q *queue) visitLocked(l *lane, cs []rdma.Completion) int {
-	if l.in.again || l.e.dead.Load() {
+	if l.in.again || l.in.eof || l.e.dead.Load() {
 		return 0
 	}
 	n, end, cause := l.receive(cs)

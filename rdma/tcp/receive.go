@@ -38,9 +38,11 @@ type inLane struct {
 	region *region
 	left   []byte // of the frame's range, what has not landed
 	crc    uint32
-	idle   int  // reads in a row that found nothing
-	hot    bool // polled directly, see queue
-	again  bool // in the queue's again list
+	eof    bool          // the stream has ended,
+	errno  syscall.Errno // like this
+	idle   int           // reads in a row that found nothing
+	hot    bool          // polled directly, see queue
+	again  bool          // in the queue's again list
 }
 
 type inState uint8
@@ -82,7 +84,7 @@ func (l *lane) receive(cs []rdma.Completion) (n int, end outcome, cause error) {
 			if n > 0 { // these completions come first; the next Poll finds the end again
 				return n, drained, nil
 			}
-			return 0, ended, l.atEnd(errno)
+			return 0, ended, l.streamEnded(errno)
 		case got < asked: // that was all, which saves a call to find out
 			k, end, cause := l.land(cs[n:])
 			if end == more {
@@ -284,6 +286,20 @@ func (l *lane) broken(what error) error {
 	t.breakLocked(cause, 0)
 	t.settleLocked()
 	return cause
+}
+
+// streamEnded notes the end of a lane's stream. It breaks the endpoint once the streams of all
+// lanes have ended: another one may still hold something to read. If the others go on, checkEnd
+// breaks the endpoint.
+func (l *lane) streamEnded(errno syscall.Errno) error {
+	l.in.eof, l.in.errno = true, errno
+	for _, other := range l.e.lanes {
+		if !other.in.eof {
+			l.e.cq.stopReading(l)
+			return nil
+		}
+	}
+	return l.atEnd(errno)
 }
 
 // atEnd breaks the endpoint at the end of the stream.

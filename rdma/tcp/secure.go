@@ -126,6 +126,9 @@ func (r *relay) inward() {
 	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 		r.end(err)
 	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		_ = r.tcp.SetLinger(0) // the peer does not read: it hears of the end by a reset
+	}
 	_ = r.local.Close()
 	_ = r.tcp.Close()
 }

@@ -99,33 +99,66 @@ func (q *queue) ending(slot int32) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if l := q.slots[slot]; l != nil {
-		polls, deadline := q.polls, time.Now().Add(q.dev.opts.DeadAfter)
+		polls, deadline := q.polls, time.Now().Add(q.dev.opts.DeadAfter/3)
 		time.AfterFunc(grace, func() { q.checkEnd(l, polls, deadline) })
 	}
 }
 
 // checkEnd breaks the endpoint of an ended connection, unless somebody polls and will find the end,
-// or might still poll what the peer sent before. The latter is limited by the deadline.
+// or might still poll what the peer sent before. After the deadline the user is told in any case.
 func (q *queue) checkEnd(l *lane, polls uint64, deadline time.Time) {
 	q.mu.Lock()
 	if q.closed || q.slots[l.slot] != l || l.e.dead.Load() {
 		q.mu.Unlock()
 		return
 	}
-	unread, _ := unix.IoctlGetInt(l.fd, unix.TIOCINQ)
-	alive := q.polls != polls || unread > 0 || l.in.r < l.in.w
-	if alive && time.Now().Before(deadline) {
+	unread := l.e.unread()
+	if (unread || q.polls != polls) && time.Now().Before(deadline) {
 		polls = q.polls
 		time.AfterFunc(grace, func() { q.checkEnd(l, polls, deadline) })
 		q.mu.Unlock()
 		return
 	}
-	errno, _ := unix.GetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_ERROR)
-	cause := l.atEnd(syscall.Errno(errno))
+	var cause error
+	switch {
+	case l.in.eof: // and the other lanes go on, or nobody polls them
+		cause = l.atEnd(l.in.errno)
+	case unread:
+		cause = l.e.lost(l, errPeerEnded) // what is there can still be polled; the end comes after it
+	default:
+		errno, _ := unix.GetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_ERROR)
+		cause = l.atEnd(syscall.Errno(errno))
+	}
 	ready := l.e.tx.harvest.Load()
 	q.mu.Unlock()
 	l.e.tell(cause)
 	if ready {
 		q.notify()
 	}
+}
+
+// unread tells whether something but a farewell is there to be polled. The queue's mu is held.
+func (e *endpoint) unread() bool {
+	for _, l := range e.lanes {
+		if l.in.r < l.in.w {
+			return true
+		}
+		n, _ := unix.IoctlGetInt(l.fd, unix.TIOCINQ)
+		if n == headerLen && l.index == 0 && l.in.state == inHeader && l.peekBye() {
+			e.rx.bye = true
+			continue
+		}
+		if n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// peekBye tells whether a farewell is next.
+func (l *lane) peekBye() bool {
+	var b [headerLen]byte
+	n, _, err := unix.Recvfrom(l.fd, b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+	var h header
+	return err == nil && n == headerLen && h.parse(b[:]) == nil && h.kind == frameBye
 }
