@@ -48,7 +48,8 @@ type Device interface {
 	// in accounts and messages.
 	Alloc(n int, purpose string) (Region, error)
 	// Register makes the caller's memory usable by the device until the region is closed. The
-	// slice is pinned meanwhile.
+	// slice is pinned meanwhile. Where peers cannot reach such memory (shm), the Key of its Remote
+	// is 0: it is a source of writes only.
 	Register(b []byte) (Region, error)
 	// NewCQ makes a completion queue for at least depth outstanding completions. If ring is not
 	// nil, it is what an armed queue calls (see CQ.Arm); it must not block.

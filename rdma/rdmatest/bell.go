@@ -96,12 +96,7 @@ func waitWord(bell rdma.Bell, w *atomic.Uint64, v uint64) error {
 }
 
 // rounds of a wake-up stress test.
-func rounds() uint64 {
-	if testing.Short() {
-		return 500
-	}
-	return 5000
-}
+func rounds() uint64 { return uint64(messages(5000)) }
 
 // Two goroutines wake each other; each ring follows the store that it is for by nothing.
 func testNoBellRingLost(t *testing.T, f Factory) {

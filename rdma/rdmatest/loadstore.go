@@ -121,8 +121,9 @@ func testWritesShowInMapping(t *testing.T, f Factory) {
 // Plain stores into a mapping, followed by an atomic store, are seen by who loads that atomically:
 // a ring of slots without any call.
 func testStoresArePublished(t *testing.T, f Factory) {
-	const slots, size, total = 8, 1024, 4000
-	a, b, am, _ := loadStorePair(t, f)
+	const slots, size = 8, 1024
+	total := uint64(messages(4000))
+	_, b, am, _ := loadStorePair(t, f)
 	m, err := am.Map(t.Context(), b.mem.Remote())
 	require.NoError(t, err)
 	// The first two lines of b's memory: how many were written, how many were consumed.
@@ -140,7 +141,7 @@ func testStoresArePublished(t *testing.T, f Factory) {
 	}
 	done := make(chan error, 1)
 	go func() {
-		for i := range uint64(total) {
+		for i := range total {
 			if err := wait(func() bool { return i-mConsumed.Load() < slots }); err != nil {
 				done <- err
 				return
@@ -151,12 +152,11 @@ func testStoresArePublished(t *testing.T, f Factory) {
 		done <- nil
 	}()
 	want := make([]byte, size)
-	for i := range uint64(total) {
+	for i := range total {
 		require.NoError(t, wait(func() bool { return written.Load() > i }))
 		fill(want, i)
 		require.Equal(t, want, b.mem.Bytes()[4096+i%slots*size:][:size])
 		consumed.Store(i + 1)
 	}
 	require.NoError(t, <-done)
-	_ = a
 }

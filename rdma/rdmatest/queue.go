@@ -131,10 +131,7 @@ func testArmWithoutRing(t *testing.T, f Factory) {
 
 // A consumer that arms, polls once more and then waits for the ring never misses an arrival.
 func testNoRingIsLost(t *testing.T, f Factory) {
-	rounds := 4000
-	if testing.Short() {
-		rounds = 400
-	}
+	rounds := int(messages(4000))
 	a, b := newPair(t, f, rdma.EndpointOptions{})
 	var g errgroup.Group
 	for i, s := range []*side{a, b} {

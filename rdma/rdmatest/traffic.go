@@ -27,10 +27,13 @@ func converse(g *errgroup.Group, st stream, a, b *side) {
 	g.Go(func() error { return two.run(b, a.mem.Remote()) })
 }
 
-// messages scales a count down for short runs.
+// messages scales a count down for short runs and for the race detector.
 func messages(n uint32) uint32 {
-	if testing.Short() {
+	switch {
+	case testing.Short():
 		return n / 10
+	case raceEnabled:
+		return n / 5
 	}
 	return n
 }

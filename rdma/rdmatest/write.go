@@ -107,10 +107,10 @@ func testEmpty(t *testing.T, f Factory) {
 	require.Equal(t, make([]byte, memSize), b.mem.Bytes())
 }
 
-// testLarge writes the longest message, or 32 MiB.
+// testLarge writes the longest message, or 16 MiB.
 func testLarge(t *testing.T, f Factory) {
 	a, b := newPair(t, f, rdma.EndpointOptions{})
-	n := min(a.dev.Attr().MaxMessage, 32<<20)
+	n := min(a.dev.Attr().MaxMessage, 16<<20)
 	src, err := a.dev.Alloc(n, "rdmatest large")
 	require.NoError(t, err)
 	dst, err := b.dev.Alloc(n, "rdmatest large")

@@ -1,0 +1,6 @@
+//go:build !race
+
+package rdmatest
+
+// raceEnabled scales tests down: the race detector makes them an order of magnitude slower.
+const raceEnabled = false
