@@ -16,7 +16,7 @@ func Channels(s Schedule, n int) Schedule {
 	p := s.PerBlock()
 	out := s
 	out.In, out.Out = n*s.In, n*s.Out
-	out.Scratch = make([]Chunk, 0, n*len(s.Scratch))
+	out.Scratch = nil
 	out.Lanes = make([]Lane, 0, n*len(s.Lanes))
 	for c := range n {
 		for _, ch := range s.Scratch {

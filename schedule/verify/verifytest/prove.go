@@ -28,7 +28,8 @@ func Proving() bool { return os.Getenv("GCCL_PROVE") == "1" }
 //
 // Where Supports refuses a size and shape, Make must fail on every rank. Ordered, Canonical,
 // Uneven, Early and Lazy must hold where they are declared, and must be declared if they hold for
-// all sizes from 5 up; InPlace is the same as not Disjoint. Cost must give the very numbers.
+// all sizes from 5 up; InPlace is the same as not Disjoint. Cost must give the very numbers, but
+// for Steps, which is a bound.
 func Prove(t *testing.T, info schedule.Info, shapes ...schedule.Shape) {
 	t.Helper()
 	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
@@ -230,7 +231,7 @@ func (p *prover) cost(size int, shape schedule.Shape, rep verify.Report) error {
 	got := schedule.Cost{
 		Steps: rep.Steps, Sent: float64(rep.Sent) / float64(rep.Chunks), Reduced: float64(rep.Reduced) / float64(rep.Chunks),
 	}
-	if got.Steps != want.Steps || math.Abs(got.Sent-want.Sent) > 1e-9 || math.Abs(got.Reduced-want.Reduced) > 1e-9 {
+	if got.Steps > want.Steps || math.Abs(got.Sent-want.Sent) > 1e-9 || math.Abs(got.Reduced-want.Reduced) > 1e-9 {
 		return fmt.Errorf("cost: counted %+v, but the formula says %+v", got, want)
 	}
 	return nil
