@@ -12,7 +12,6 @@ package hostmem
 import (
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 )
 
@@ -38,8 +37,7 @@ type Block struct {
 	m *mapping
 }
 
-// mapping is the part of a block that outlives it until unmapped; a cleanup may not refer to the
-// block itself.
+// mapping is a block's pages and what there is to give back.
 type mapping struct {
 	mu      sync.Mutex
 	pages   []byte // whole pages; nil once unmapped
@@ -139,13 +137,6 @@ func (b *Block) CloseFile() error {
 
 // Close unmaps the memory and closes the descriptor. The second and later calls do nothing.
 func (b *Block) Close() error { return b.m.close() }
-
-// CloseWhenUnreachable has the garbage collector close the block when nothing refers to it any
-// more, for small blocks whose users cannot be told apart from outside. Whoever keeps pointers into
-// the memory keeps the block beside them, and calls runtime.KeepAlive on it after the last access.
-func (b *Block) CloseWhenUnreachable() {
-	runtime.AddCleanup(b, func(m *mapping) { _ = m.close() }, b.m)
-}
 
 func (m *mapping) close() error {
 	m.mu.Lock()

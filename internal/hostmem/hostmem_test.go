@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"testing"
-	"time"
 	"unsafe"
 
 	"github.com/stretchr/testify/require"
@@ -67,19 +65,6 @@ func TestConcurrentCloseUnmapsOnce(t *testing.T) {
 	}
 	other.Bytes()[0] = 1 // still there
 	require.NoError(t, other.Close())
-}
-
-func TestUnreachableBlockIsClosed(t *testing.T) {
-	b, err := Alloc(1, "test")
-	require.NoError(t, err)
-	b.CloseWhenUnreachable()
-	word := Word64(b.m.pages, 0)
-	runtime.GC()
-	word.Store(1)
-	require.Len(t, Stats(), 1)
-	runtime.KeepAlive(b)
-
-	require.Eventually(t, func() bool { runtime.GC(); return len(Stats()) == 0 }, 10*time.Second, time.Millisecond)
 }
 
 func TestWords(t *testing.T) {

@@ -4,7 +4,6 @@ package shm
 
 import (
 	"math"
-	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -29,54 +28,74 @@ type ringer struct {
 }
 
 func newRinger(mem *hostmem.Block) *ringer {
-	mem.CloseWhenUnreachable()
 	b := mem.Bytes()
 	return &ringer{mem: mem, word: hostmem.Word32(b, bellWord), armed: hostmem.Word32(b, bellArmed)}
 }
 
-// ring wakes all sleepers; without any it costs one load.
+// ring wakes all sleepers; without any it costs one load. The caller holds a lease of the memory.
 func (r *ringer) ring() {
 	if r.armed.Load() != 0 {
 		r.word.Add(1)
 		futex.Wake(r.word, math.MaxInt32)
 	}
-	runtime.KeepAlive(r)
 }
 
-// bell is the owner's view: the bell of one waiter. Several share one ringer.
+// bell is one waiter's view of its own device's bell; several waiters share the memory. After the
+// device is closed it does nothing.
 type bell struct {
-	*ringer
+	dev     *Device
 	isArmed bool
 	seen    uint32
 }
 
 // Arm implements rdma.Bell.
 func (b *bell) Arm() {
+	if !b.dev.bellUse.acquire() {
+		return
+	}
+	defer b.dev.bellUse.release()
 	if !b.isArmed {
 		b.isArmed = true
-		b.armed.Add(1)
+		b.dev.ringer.armed.Add(1)
 	}
-	b.seen = b.word.Load()
-	runtime.KeepAlive(b)
+	b.seen = b.dev.ringer.word.Load()
 }
 
 // Disarm implements rdma.Bell.
 func (b *bell) Disarm() {
+	if b.dev.bellUse.acquire() {
+		b.disarm()
+		b.dev.bellUse.release()
+	}
+}
+
+func (b *bell) disarm() {
 	if b.isArmed {
 		b.isArmed = false
-		b.armed.Add(^uint32(0))
+		b.dev.ringer.armed.Add(^uint32(0))
 	}
-	runtime.KeepAlive(b)
 }
 
 // Sleep implements rdma.Bell. The thread sleeps in the kernel, not the goroutine alone, so that the
-// wake-up comes straight from the peer's system call.
+// wake-up comes straight from the peer's system call. Closing the device ends it.
 func (b *bell) Sleep(d time.Duration) {
-	if b.isArmed {
-		futex.Wait(b.word, b.seen, d)
+	if !b.dev.bellUse.acquire() {
+		return
 	}
-	b.Disarm()
+	defer b.dev.bellUse.release()
+	if b.isArmed {
+		futex.Wait(b.dev.ringer.word, b.seen, d)
+	}
+	b.disarm()
 }
 
 // Ring implements rdma.Bell.
-func (b *bell) Ring() { b.ring() }
+func (b *bell) Ring() { b.dev.ring() }
+
+// ring wakes whoever sleeps on this device's own bell.
+func (d *Device) ring() {
+	if d.bellUse.acquire() {
+		d.ringer.ring()
+		d.bellUse.release()
+	}
+}

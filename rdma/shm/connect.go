@@ -49,6 +49,7 @@ func (e *Endpoint) Connect(ctx context.Context, remote []byte) error {
 	if err != nil {
 		if p != nil {
 			p.conn.close()
+			p.free()
 		}
 		return err
 	}
@@ -117,6 +118,7 @@ func (e *Endpoint) dial(ctx context.Context, addr address) (*peer, error) {
 	stop := context.AfterFunc(ctx, func() { _ = uc.SetDeadline(time.Unix(1, 0)) })
 	p, err := e.handshake(c, addr)
 	if !stop() && err == nil {
+		p.free()
 		err = ctx.Err()
 	}
 	if err != nil {
@@ -183,7 +185,6 @@ func (e *Endpoint) handshake(c *conn, addr address) (*peer, error) {
 		_ = bellMem.Close()
 		return nil, fmt.Errorf("shm: completion ring of pid %d: %w", c.pid, err)
 	}
-	ringMem.CloseWhenUnreachable()
 	return &peer{name: addr.name, conn: c, ringer: newRinger(bellMem), out: newOutbox(ringMem, int(answer.depth))}, nil
 }
 

@@ -4,7 +4,6 @@ package shm
 
 import (
 	"fmt"
-	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -20,11 +19,19 @@ type queue struct {
 	dev       *Device
 	ring      func()
 	endpoints atomic.Pointer[[]*Endpoint] // replaced, never changed; writers hold mu
-	mu        sync.Mutex
-	next      int // where the next poll begins; of the polling goroutine
+	next      int                         // where the next poll begins; of the polling goroutine
 	polling   atomic.Bool
 	armed     atomic.Bool
 	closed    atomic.Bool
+
+	// The queue holds a lease of each endpoint in its list. One that was removed is released when
+	// nobody reads a list that it may still be in: remove replaces the list, adds to removed, and
+	// then looks at readers; a reader gives itself up, and then looks at left. One of them sees
+	// the other.
+	readers atomic.Int64
+	left    atomic.Int64 // endpoints in removed
+	mu      sync.Mutex   // guards the change of endpoints, and removed
+	removed []*Endpoint
 }
 
 var errQueueClosed = fmt.Errorf("shm: completion queue %w", rdma.ErrClosed)
@@ -33,14 +40,45 @@ func (q *queue) add(e *Endpoint) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	list := append(slices.Clone(*q.endpoints.Load()), e)
+	e.use.acquire()
 	q.endpoints.Store(&list)
 }
 
 func (q *queue) remove(e *Endpoint) {
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	list := slices.DeleteFunc(slices.Clone(*q.endpoints.Load()), func(other *Endpoint) bool { return other == e })
 	q.endpoints.Store(&list)
+	q.removed = append(q.removed, e)
+	q.left.Add(1)
+	q.mu.Unlock()
+	if q.readers.Load() == 0 {
+		q.sweep()
+	}
+}
+
+// read returns the list of endpoints, whose memory stays until done.
+func (q *queue) read() []*Endpoint {
+	q.readers.Add(1)
+	return *q.endpoints.Load()
+}
+
+func (q *queue) done() {
+	if q.readers.Add(-1) == 0 && q.left.Load() != 0 {
+		q.sweep()
+	}
+}
+
+// sweep releases the removed endpoints. The caller has seen no readers after they were removed;
+// later readers do not find them in the list.
+func (q *queue) sweep() {
+	q.mu.Lock()
+	removed := q.removed
+	q.removed = nil
+	q.left.Store(0)
+	q.mu.Unlock()
+	for _, e := range removed {
+		e.use.release()
+	}
 }
 
 // Poll implements rdma.CQ.
@@ -52,7 +90,8 @@ func (q *queue) Poll(cs []rdma.Completion) (int, error) {
 		invariant.Check(!q.polling.Swap(true), "two goroutines poll one shm completion queue")
 		defer q.polling.Store(false)
 	}
-	list := *q.endpoints.Load()
+	list := q.read()
+	defer q.done()
 	if q.next >= len(list) {
 		q.next = 0
 	}
@@ -66,16 +105,13 @@ func (q *queue) Poll(cs []rdma.Completion) (int, error) {
 	if n == len(cs) {
 		q.next++ // some endpoint may have more: begin with its neighbour
 	}
-	runtime.KeepAlive(list)
 	return n, nil
 }
 
 // ready tells whether a poll would find something.
 func (q *queue) ready() bool {
-	list := *q.endpoints.Load()
-	ready := slices.ContainsFunc(list, (*Endpoint).ready)
-	runtime.KeepAlive(list)
-	return ready
+	defer q.done()
+	return slices.ContainsFunc(q.read(), (*Endpoint).ready)
 }
 
 // Arm implements rdma.CQ. A peer in another process cannot call a function here, so a goroutine
@@ -93,7 +129,7 @@ func (q *queue) Arm() error {
 }
 
 func (q *queue) watch() {
-	b := bell{ringer: q.dev.ringer}
+	b := bell{dev: q.dev}
 	for {
 		b.Arm()
 		if q.closed.Load() || q.ready() {
@@ -116,6 +152,6 @@ func (q *queue) Close() error {
 	q.dev.mu.Lock()
 	delete(q.dev.queues, q)
 	q.dev.mu.Unlock()
-	q.dev.ringer.ring()
+	q.dev.ring()
 	return nil
 }

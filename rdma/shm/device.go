@@ -38,8 +38,8 @@ type Device struct {
 	name     name
 	host     host
 	listener *net.UnixListener
-	bellMem  *hostmem.Block
 	ringer   *ringer
+	bellUse  lease // of ringer's memory
 	bell     bell
 
 	strangers atomic.Uint64
@@ -73,12 +73,12 @@ func New(opts Options) (*Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shm: %w: %w", rdma.ErrUnavailable, err)
 	}
-	d.bellMem = mem
 	d.ringer = newRinger(mem)
-	d.bell = bell{ringer: d.ringer}
+	d.bellUse.free = func() { _ = mem.Close() }
+	d.bell = bell{dev: d}
 	d.listener, err = net.ListenUnix("unixpacket", &net.UnixAddr{Name: d.name.path(), Net: "unixpacket"})
 	if err != nil {
-		_ = mem.CloseFile()
+		_ = mem.Close()
 		return nil, fmt.Errorf("shm: %w: %w", rdma.ErrUnavailable, err)
 	}
 	go d.accept()
@@ -138,7 +138,7 @@ func (d *Device) NewEndpoint(cq rdma.CQ, opts rdma.EndpointOptions) (rdma.Endpoi
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed || q.closed.Load() {
-		_ = in.mem.CloseFile()
+		_ = in.mem.Close()
 		return nil, fmt.Errorf("shm: new endpoint: %w", rdma.ErrClosed)
 	}
 	d.lastID++
@@ -171,7 +171,7 @@ func (d *Device) Close() error {
 		err = errors.Join(err, q.Close())
 	}
 	for _, e := range endpoints {
-		e.awaitPost() // it may be copying from one of the regions
+		e.awaitUsers() // a Post may be copying from one of the regions
 	}
 	for c := range conns {
 		c.close()
@@ -179,7 +179,9 @@ func (d *Device) Close() error {
 	for _, r := range regions {
 		err = errors.Join(err, r.Close())
 	}
-	return errors.Join(err, d.bellMem.CloseFile())
+	d.ring() // sleepers find the device closed
+	d.bellUse.close()
+	return err
 }
 
 func randomKey() uint64 {

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -27,6 +26,8 @@ type Endpoint struct {
 	token  token
 	onLost func(error)
 
+	use lease // of the memory: in, peer, maps
+
 	in      *inbox // the peer's immediates; read by the polling goroutine
 	rubbish bool   // in is corrupt and no longer read; of the polling goroutine
 	wrote   wroteRing
@@ -34,7 +35,7 @@ type Endpoint struct {
 	peer    atomic.Pointer[peer]                  // set once, by Connect
 	cause   atomic.Pointer[error]                 // why the endpoint is broken
 	closed  atomic.Bool                           // by Close
-	posting atomic.Bool                           // a Post is running
+	posting atomic.Bool                           // a Post is running; for the invariant
 	maps    atomic.Pointer[map[uint64]*remoteMap] // by key; replaced under mu, never changed
 
 	last *remoteMap // what the last write went to; of the posting goroutine
@@ -71,6 +72,7 @@ func newEndpoint(d *Device, q *queue, in *inbox, onLost func(error)) *Endpoint {
 		down:  make(chan struct{}),
 		calls: make(map[uint64]*mapCall),
 	}
+	e.use.free = e.free
 	rand.Read(e.token[:])
 	e.maps.Store(&map[uint64]*remoteMap{})
 	return e
@@ -88,9 +90,13 @@ func (e *Endpoint) Address() []byte {
 
 // Signal implements rdma.LoadStore. Before Connect it does nothing.
 func (e *Endpoint) Signal() {
+	if !e.use.acquire() {
+		return
+	}
 	if p := e.peer.Load(); p != nil {
 		p.ringer.ring()
 	}
+	e.use.release()
 }
 
 // err tells why the endpoint cannot be used, or nil.
@@ -168,22 +174,27 @@ func (e *Endpoint) Close() error {
 	if p != nil {
 		p.conn.hangUp(codeOK)
 	}
-	// Either this goroutine sees that no Post runs, or that Post sees closed when it ends (both
-	// are sequentially consistent: Dekker again). Whoever sees it unmaps; releaseMaps does it once.
-	if !e.posting.Load() {
-		e.releaseMaps()
-	}
-	return e.in.mem.CloseFile()
+	err := e.in.mem.CloseFile()
+	e.use.close() // a Post or Poll under way frees the rest
+	return err
 }
 
-func (e *Endpoint) releaseMaps() {
-	maps := e.maps.Swap(nil)
-	if maps == nil {
-		return
+// free gives the memory back when the endpoint is closed and nobody uses it any more.
+func (e *Endpoint) free() {
+	_ = e.in.mem.Close()
+	if p := e.peer.Load(); p != nil {
+		p.free()
 	}
-	for _, m := range *maps {
-		e.dev.unref(m)
+	if maps := e.maps.Swap(nil); maps != nil {
+		for _, m := range *maps {
+			e.dev.unref(m)
+		}
 	}
+}
+
+func (p *peer) free() {
+	_ = p.ringer.mem.Close()
+	_ = p.out.mem.Close()
 }
 
 // drain moves completions into cs. Only the queue's poller calls it.
@@ -206,7 +217,6 @@ func (e *Endpoint) drain(cs []rdma.Completion) int {
 	if taken {
 		e.in.release()
 	}
-	runtime.KeepAlive(e)
 	return n
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/gccl/gccl/internal/hostmem"
@@ -29,21 +28,21 @@ const (
 // A write with a wrong key or range completes with an error that wraps rdma.ErrAccess, signaled or
 // not, and breaks the endpoint. A write without bytes needs no region.
 func (e *Endpoint) Post(ws []rdma.Write) (int, error) {
-	running := e.posting.Swap(true)
+	if !e.use.acquire() {
+		return 0, errEndpointClosed
+	}
+	defer e.use.release()
 	if invariant.Enabled {
-		invariant.Check(!running, "two goroutines post to one shm endpoint")
+		invariant.Check(!e.posting.Swap(true), "two goroutines post to one shm endpoint")
+		defer e.posting.Store(false)
 	}
-	n, err := e.post(ws)
-	e.posting.Store(false)
-	if e.closed.Load() {
-		e.releaseMaps() // see Close
-	}
-	return n, err
+	return e.post(ws)
 }
 
-// awaitPost returns when no Post runs. The endpoint is closed, so that is after one piece of a copy.
-func (e *Endpoint) awaitPost() {
-	for e.posting.Load() {
+// awaitUsers returns when no Post and no Poll uses the memory of a closed endpoint: after a piece of
+// a copy at most.
+func (e *Endpoint) awaitUsers() {
+	for !e.use.over() {
 		time.Sleep(10 * time.Microsecond)
 	}
 }
@@ -93,9 +92,8 @@ func (e *Endpoint) post(ws []rdma.Write) (int, error) {
 		p.ringer.ring()
 	}
 	if completed {
-		e.dev.ringer.ring() // a queue of this process may be armed
+		e.dev.ring() // a queue of this process may be armed
 	}
-	runtime.KeepAlive(p)
 	return n, err
 }
 

@@ -25,6 +25,10 @@ func (e *Endpoint) Map(ctx context.Context, r rdma.RemoteRegion) ([]byte, error)
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	if !e.use.acquire() {
+		return nil, errEndpointClosed
+	}
+	defer e.use.release()
 	m, err := e.remote(ctx, r)
 	if errors.Is(err, rdma.ErrAccess) {
 		e.refused(err)
@@ -35,7 +39,7 @@ func (e *Endpoint) Map(ctx context.Context, r rdma.RemoteRegion) ([]byte, error)
 	return m.b[:r.Len:r.Len], nil
 }
 
-// remote returns the mapping of r, valid until the endpoint is closed.
+// remote returns the mapping of r, valid until the endpoint is closed. The caller holds a lease.
 func (e *Endpoint) remote(ctx context.Context, r rdma.RemoteRegion) (*remoteMap, error) {
 	switch {
 	case r.Key == 0:

@@ -48,7 +48,6 @@ func newInbox(depth int) (*inbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	mem.CloseWhenUnreachable()
 	b := mem.Bytes()
 	return &inbox{
 		mem: mem, seen: hostmem.Word64(b, 0),

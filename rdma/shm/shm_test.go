@@ -4,6 +4,7 @@ package shm
 
 import (
 	"context"
+	"runtime"
 	"testing"
 	"time"
 
@@ -35,16 +36,21 @@ func newPair(t testing.TB) (a, b *side) {
 // side is one device with one queue and one endpoint.
 type side struct {
 	*Endpoint
-	dev *Device
-	cq  rdma.CQ
+	dev     *Device
+	cq      rdma.CQ
+	lost    chan error // what OnLost was called with
+	scratch [16]rdma.Completion
 }
 
 func newSide(t testing.TB, opts rdma.EndpointOptions) *side {
 	d := newDevice(t)
 	q := newQueue(t, d, nil)
+	s := &side{dev: d, cq: q, lost: make(chan error, 2)}
+	opts.OnLost = func(err error) { s.lost <- err }
 	e, err := d.NewEndpoint(q, opts)
 	require.NoError(t, err)
-	return &side{e.(*Endpoint), d, q}
+	s.Endpoint = e.(*Endpoint)
+	return s
 }
 
 // soon is a context that ends before the test's own limit would.
@@ -70,7 +76,7 @@ func (s *side) poll(t testing.TB, n int) []rdma.Completion {
 		got += k
 		if k == 0 {
 			require.NoError(t, ctx.Err(), "%d of %d completions", got, n)
-			s.dev.bell.Sleep(0)
+			runtime.Gosched()
 		}
 	}
 	return cs
