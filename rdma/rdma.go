@@ -18,7 +18,8 @@ import (
 var (
 	// ErrPeerLost means that the peer's process or host is gone, or that its connection broke.
 	ErrPeerLost = errors.New("peer lost")
-	// ErrAccess means that a remote key or range was refused. The endpoint is broken afterwards.
+	// ErrAccess means that a remote key or range was refused. The endpoint is broken afterwards. A
+	// provider that completes writes before the peer has looked at them returns it from the next Post.
 	ErrAccess = errors.New("remote access error")
 	// ErrClosed means that the endpoint, queue, region or device was closed locally.
 	ErrClosed = errors.New("closed")
