@@ -56,7 +56,7 @@ type Call struct {
 }
 
 // String describes the call: "allreduce(float32[1024], sum)".
-func (c *Call) String() string {
+func (c Call) String() string {
 	t := c.Src
 	if c.Kind == Recv || t.DType() == tensor.Invalid {
 		t = c.Dst
@@ -80,7 +80,10 @@ func (c *Call) String() string {
 }
 
 func (k Kind) reduces() bool { return k < Barrier && schedule.Collective(k).Reduces() }
-func (k Kind) rooted() bool  { return k < Barrier && schedule.Collective(k).Rooted() }
+func (k Kind) finishes() bool {
+	return k < Barrier && schedule.Collective(k).Finishes()
+}
+func (k Kind) rooted() bool { return k < Barrier && schedule.Collective(k).Rooted() }
 
 // shape is a checked call in numbers: what a plan is made for.
 type shape struct {
@@ -89,6 +92,7 @@ type shape struct {
 	in, out []int // block lengths of this rank's In and Out
 	longest int
 	uneven  bool
+	inPlace bool // of an AllToAll, which then needs another algorithm: all ranks must agree on it
 }
 
 // check validates a call against the communicator and returns its shape. It is the place where
@@ -97,7 +101,7 @@ func (c *Comm) check(call *Call, sh *shape) error {
 	dst, src := call.Dst, call.Src
 	root := call.Kind.rooted()
 	if root && (call.Root < 0 || call.Root >= c.size) {
-		return invalid("%v: root %d of %d ranks", call, call.Root, c.size)
+		return invalid("%v: root %d of %d ranks", *call, call.Root, c.size)
 	}
 	atRoot := !root || call.Root == c.rank
 	needDst, needSrc := true, true
@@ -120,13 +124,16 @@ func (c *Comm) check(call *Call, sh *shape) error {
 		sh.dtype = src.DType()
 	}
 	if sh.dtype == tensor.Invalid {
-		return invalid("%v: no tensor given", call)
+		return invalid("%v: no tensor given", *call)
 	}
 	if needDst && needSrc && dst.DType() != src.DType() {
-		return invalid("%v: destination is %v, source %v", call, dst.DType(), src.DType())
+		return invalid("%v: destination is %v, source %v", *call, dst.DType(), src.DType())
 	}
 	if call.Kind.reduces() && !call.Op.Valid() {
-		return invalid("%v: no reduction operation given", call)
+		return invalid("%v: no reduction operation given", *call)
+	}
+	if call.Op == tensor.Avg && !call.Kind.finishes() && call.Kind.reduces() {
+		return invalid("%v: a prefix has no average: use sum and divide", *call)
 	}
 	if err := c.lengths(call, sh, needDst, needSrc); err != nil {
 		return err
@@ -139,7 +146,7 @@ func (c *Comm) check(call *Call, sh *shape) error {
 
 // lengths fills in the block lengths and holds them against the tensors.
 func (c *Comm) lengths(call *Call, sh *shape, needDst, needSrc bool) error {
-	sh.in, sh.out, sh.longest, sh.uneven = sh.in[:0], sh.out[:0], 0, call.Counts != nil || call.RecvCounts != nil
+	sh.in, sh.out, sh.longest, sh.inPlace, sh.uneven = sh.in[:0], sh.out[:0], 0, false, call.Counts != nil || call.RecvCounts != nil
 	k := call.Kind
 	if k >= Send {
 		t := call.Src
@@ -147,7 +154,7 @@ func (c *Comm) lengths(call *Call, sh *shape, needDst, needSrc bool) error {
 			t = call.Dst
 		}
 		if call.Peer < 0 || call.Peer >= c.size || call.Peer == c.rank {
-			return invalid("%v: peer %d of %d ranks, this is rank %d", call, call.Peer, c.size, c.rank)
+			return invalid("%v: peer %d of %d ranks, this is rank %d", *call, call.Peer, c.size, c.rank)
 		}
 		sh.count = t.Len()
 		if k == Send {
@@ -168,10 +175,10 @@ func (c *Comm) lengths(call *Call, sh *shape, needDst, needSrc bool) error {
 			return nil
 		}
 		if t.Len()%blocks != 0 {
-			return invalid("%v: %s has %d elements, which %d ranks cannot share evenly", call, name, t.Len(), blocks)
+			return invalid("%v: %s has %d elements, which %d ranks cannot share evenly", *call, name, t.Len(), blocks)
 		}
 		if per >= 0 && t.Len()/blocks != per {
-			return invalid("%v: source has %d elements, destination %d", call, call.Src.Len(), call.Dst.Len())
+			return invalid("%v: source has %d elements, destination %d", *call, call.Src.Len(), call.Dst.Len())
 		}
 		per = t.Len() / blocks
 		return nil
@@ -196,12 +203,12 @@ func (c *Comm) lengths(call *Call, sh *shape, needDst, needSrc bool) error {
 func (c *Comm) unevenLengths(call *Call, sh *shape, needDst, needSrc bool) error {
 	sum := func(counts []int, name string) (int, error) {
 		if len(counts) != c.size {
-			return 0, invalid("%v: %d %s for %d ranks", call, len(counts), name, c.size)
+			return 0, invalid("%v: %d %s for %d ranks", *call, len(counts), name, c.size)
 		}
 		n := 0
 		for r, v := range counts {
 			if v < 0 {
-				return 0, invalid("%v: %s[%d] is %d", call, name, r, v)
+				return 0, invalid("%v: %s[%d] is %d", *call, name, r, v)
 			}
 			n += v
 			sh.longest = max(sh.longest, v)
@@ -210,7 +217,7 @@ func (c *Comm) unevenLengths(call *Call, sh *shape, needDst, needSrc bool) error
 	}
 	want := func(t tensor.Tensor, n int, need bool, name string) error {
 		if need && t.Len() != n {
-			return invalid("%v: %s has %d elements, the counts say %d", call, name, t.Len(), n)
+			return invalid("%v: %s has %d elements, the counts say %d", *call, name, t.Len(), n)
 		}
 		return nil
 	}
@@ -276,11 +283,11 @@ func (c *Comm) unevenLengths(call *Call, sh *shape, needDst, needSrc bool) error
 			return err
 		}
 		if call.Counts[c.rank] != call.RecvCounts[c.rank] {
-			return invalid("%v: this rank sends itself %d elements and receives %d", call, call.Counts[c.rank], call.RecvCounts[c.rank])
+			return invalid("%v: this rank sends itself %d elements and receives %d", *call, call.Counts[c.rank], call.RecvCounts[c.rank])
 		}
 		sh.in, sh.out = append(sh.in, call.Counts...), append(sh.out, call.RecvCounts...)
 	default:
-		return invalid("%v: counts per rank are not for this call", call)
+		return invalid("%v: counts per rank are not for this call", *call)
 	}
 	return nil
 }
@@ -291,7 +298,8 @@ func (c *Comm) aliases(call *Call, sh *shape) error {
 	case tensor.Disjoint:
 		return nil
 	case tensor.Same:
-		if call.Dst.Len() == call.Src.Len() && call.Kind != AllToAll && call.Kind != Exscan {
+		if call.Dst.Len() == call.Src.Len() {
+			sh.inPlace = call.Kind == AllToAll
 			return nil
 		}
 	}
@@ -308,5 +316,5 @@ func (c *Comm) aliases(call *Call, sh *shape) error {
 			return nil
 		}
 	}
-	return invalid("%v: destination and source overlap, but not as this call can work in place", call)
+	return invalid("%v: destination and source overlap, but not as this call can work in place", *call)
 }

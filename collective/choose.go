@@ -22,7 +22,10 @@ func (c *Comm) choose(key planKey, sh *shape) (choice, error) {
 		coll = schedule.AllReduce
 	}
 	bytes := key.count * key.dtype.Size()
-	want := c.prefer(coll, bytes, key.registered)
+	want := c.prefer(coll, bytes, key)
+	if c.cfg.force != "" {
+		want = c.cfg.force
+	}
 	for i := range c.catalog {
 		in := &c.catalog[i]
 		if in.Name != want || in.Collective != coll {
@@ -38,10 +41,10 @@ func (c *Comm) choose(key planKey, sh *shape) (choice, error) {
 	return choice{}, fmt.Errorf("%w: no algorithm for %v", ErrInternal, coll)
 }
 
-func (c *Comm) prefer(coll schedule.Collective, bytes int, registered bool) string {
+func (c *Comm) prefer(coll schedule.Collective, bytes int, key planKey) string {
 	switch coll {
 	case schedule.AllReduce:
-		if bytes <= 16<<10 && !registered || bytes <= 1<<10 {
+		if bytes <= 16<<10 && !key.registered || bytes <= 1<<10 {
 			return "direct.AllReduceOneShot"
 		}
 		return "direct.AllReduceTwoShot"
@@ -58,6 +61,9 @@ func (c *Comm) prefer(coll schedule.Collective, bytes int, registered bool) stri
 	case schedule.Scatter:
 		return "direct.ScatterDirect"
 	case schedule.AllToAll:
+		if key.inPlace {
+			return "direct.AllToAllBruck"
+		}
 		return "direct.AllToAllPairwise"
 	case schedule.Scan:
 		return "direct.ScanLinear"

@@ -66,7 +66,7 @@ func (c *Comm) run(ctx context.Context, call *Call) error {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("%w: %v not begun: %w", ErrInvalid, call, err)
+		return fmt.Errorf("%w: %v not begun: %w", ErrInvalid, *call, err)
 	}
 	if err := c.check(call, &c.sh); err != nil {
 		return err
@@ -77,7 +77,7 @@ func (c *Comm) run(ctx context.Context, call *Call) error {
 	}
 	c.fill(&c.job, p, call)
 	c.jobs[0] = &c.job
-	if err := c.engine.Run(ctx, c.deadline(), c.jobs[:]...); err != nil {
+	if err := c.engine.Run(ctx, c.cfg.Timeout, c.jobs[:]); err != nil {
 		return c.fail(call, err)
 	}
 	return nil
@@ -113,13 +113,6 @@ func (c *Comm) usable() error {
 		return ErrClosed
 	}
 	return nil
-}
-
-func (c *Comm) deadline() time.Time {
-	if c.cfg.Timeout <= 0 {
-		return time.Time{}
-	}
-	return time.Now().Add(c.cfg.Timeout)
 }
 
 // Close leaves the communicator and releases its memory and connections. It is local and bounded:

@@ -45,9 +45,17 @@ type Config struct {
 	// Logger receives log lines; nil: none, unless GCCL_DEBUG asks for them.
 	Logger *zap.Logger
 
+	// force names the algorithm of every call; for tests.
+	force string
+	// noMap posts writes even where peers' memory could be mapped; for tests.
+	noMap bool
 	// yield is what a rank does to let others run; set by NewLocal.
 	yield func()
 }
+
+// scheduleLanes is the most lanes that an algorithm uses for one copy of itself (tree.AllReduceDouble:
+// two trees, up and down). One more lane is kept for Send and Recv.
+const scheduleLanes = 4
 
 func (c *Config) defaults() {
 	if c.Timeout == 0 {

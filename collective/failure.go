@@ -37,7 +37,7 @@ func (c *Comm) fail(call *Call, err error) error {
 		e.Kind, e.Peer, e.Err = ErrMismatch, mismatch.Peer, errors.New(n.Text)
 	case errors.As(err, &length):
 		n.Cause, n.Culprit = link.CauseMismatch, length.Peer
-		n.Text = fmt.Sprintf("%s in %v: %v", c.describe(c.rank), call, length)
+		n.Text = fmt.Sprintf("%s in %v: %v", c.describe(c.rank), *call, length)
 		e.Kind, e.Peer = ErrMismatch, length.Peer
 	case errors.As(err, &corrupt):
 		n.Cause, n.Culprit, n.Text = link.CauseInternal, corrupt.Peer, err.Error()

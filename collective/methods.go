@@ -75,7 +75,7 @@ func (c *Comm) ScatterV(ctx context.Context, dst, src tensor.Tensor, counts []in
 	return c.do(ctx, &call)
 }
 
-// AllToAll copies block r of every rank s's src into block s of rank r's dst. It does not work in place.
+// AllToAll copies block r of every rank s's src into block s of rank r's dst. It works in place if all ranks call it so.
 func (c *Comm) AllToAll(ctx context.Context, dst, src tensor.Tensor) error {
 	call := Call{Kind: AllToAll, Dst: dst, Src: src}
 	return c.do(ctx, &call)

@@ -122,7 +122,7 @@ func (c *Comm) openDevices() error {
 
 // meet exchanges hellos.
 func (c *Comm) meet(ctx context.Context) error {
-	c.geo = link.Geometry{Lanes: c.cfg.Channels + 1, Slots: c.cfg.Slots, SlotBytes: max(64, c.cfg.BufferBytes/max(1, c.cfg.Slots)&^63)}
+	c.geo = link.Geometry{Lanes: max(c.cfg.Channels, scheduleLanes) + 1, Slots: c.cfg.Slots, SlotBytes: max(64, c.cfg.BufferBytes/max(1, c.cfg.Slots)&^63)}
 	if err := c.geo.Check(); err != nil {
 		return fmt.Errorf("%w: %v", ErrInvalid, err)
 	}
@@ -172,7 +172,7 @@ func (c *Comm) connect(ctx context.Context) error {
 	c.mesh, err = link.New(link.Config{
 		Rank: c.rank, Size: c.size, Geometry: c.geo, Bell: c.bell(),
 		Device:   func(r int) rdma.Device { return devs[r] },
-		Describe: c.describe,
+		Describe: c.describe, NoMap: c.cfg.noMap,
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)

@@ -19,6 +19,7 @@ type planKey struct {
 	peer       int
 	registered bool
 	uneven     bool
+	inPlace    bool // of an AllToAll
 }
 
 // planned is a call made ready: compiled schedule, reducer and description.
@@ -38,7 +39,7 @@ const maxPlans = 4096
 
 // planFor returns the plan of a checked call, from the cache if it is there.
 func (c *Comm) planFor(call *Call, sh *shape) (*planned, error) {
-	key := planKey{kind: call.Kind, dtype: sh.dtype, count: sh.count, registered: c.registered(call), uneven: sh.uneven}
+	key := planKey{kind: call.Kind, dtype: sh.dtype, count: sh.count, registered: c.registered(call), uneven: sh.uneven, inPlace: sh.inPlace}
 	switch {
 	case call.Kind.reduces():
 		key.op = call.Op
@@ -119,6 +120,9 @@ func (c *Comm) makePlan(key planKey, sh *shape) (*planned, error) {
 	p.a, p.b = describeCall(key.kind, key.op.Code(), key.dtype, uint8(ch.index), key.root, key.registered, key.count)
 	p.fp = mix(mix(p.a, p.b), uint64(key.op.Hash())<<32|uint64(ch.window))
 	p.fp = mix(p.fp, uint64(ch.channels)<<32|uint64(ch.shape.Pieces))
+	if key.inPlace {
+		p.fp = mix(p.fp, 1)
+	}
 	if key.uneven && !lay.Pairwise {
 		p.fp = hashInts(p.fp, append(slices.Clone(sh.in), sh.out...))
 	}

@@ -1,6 +1,9 @@
 package executor
 
-import "github.com/gccl/gccl/schedule"
+import (
+	"github.com/gccl/gccl/schedule"
+	"github.com/gccl/gccl/tensor"
+)
 
 // scaleBlock is how much of scaled operands is kept in temporaries at a time.
 const scaleBlock = 16 << 10
@@ -21,14 +24,15 @@ func (e *Engine) combine(l *lane, a *action, dsts, srcs [][]byte, n int) {
 		return
 	}
 	pre, post := red.HasPre(), a.final && red.HasPost()
-	if !pre && !post {
+	if !pre && !post && !a.nested {
 		red.Reduce(dsts, srcs)
 		return
 	}
 	e.scaled(l, a, dsts, srcs, n, pre, post)
 }
 
-// scaled does the same where contributions are scaled before, or the result after, block by block.
+// scaled does the same, block by block, where contributions are scaled before, the result after, or
+// the operands are no fold from the left.
 func (e *Engine) scaled(l *lane, a *action, dsts, srcs [][]byte, n int, pre, post bool) {
 	red := l.job.Args.Reducer
 	for len(e.blocks) < len(srcs)+1 {
@@ -47,13 +51,30 @@ func (e *Engine) scaled(l *lane, a *action, dsts, srcs [][]byte, n int, pre, pos
 			}
 		}
 		t := e.blocks[len(srcs)][:end-off]
-		e.scaledDst[0] = t
-		red.Reduce(e.scaledDst[:], ops)
+		e.fold(red, a, t, ops)
 		if post {
 			red.Post(t)
 		}
 		for _, d := range dsts {
 			copy(d[off:end], t)
 		}
+	}
+}
+
+// fold combines operands into t.
+func (e *Engine) fold(red *tensor.Reducer, a *action, t []byte, ops [][]byte) {
+	e.scaledDst[0] = t
+	if !a.nested {
+		red.Reduce(e.scaledDst[:], ops)
+		return
+	}
+	e.pair[0], e.pair[1] = ops[0], ops[1]
+	red.Reduce(e.scaledDst[:], e.pair[:])
+	for i := 2; i < len(ops); i++ {
+		e.pair[0], e.pair[1] = t, ops[i]
+		if a.operands[i].left {
+			e.pair[0], e.pair[1] = ops[i], t
+		}
+		red.Reduce(e.scaledDst[:], e.pair[:])
 	}
 }

@@ -1,20 +1,17 @@
 package executor
 
-import (
-	"fmt"
-
-	"github.com/gccl/gccl/schedule"
-)
+import "github.com/gccl/gccl/schedule"
 
 // operand is one source of a group: what is received from a peer, or a local span.
 type operand struct {
 	recv bool
+	left bool // stands left of everything before it in the list
 	peer int
 	span schedule.Span
 }
 
-// group is a compiled schedule.Group: operands folded from the left into dst, and the sends of
-// the result. A lone Send has no dst.
+// group is a compiled schedule.Group: operands folded from the left into dst, in order, and the sends
+// of the result. A lone Send has no dst.
 type group struct {
 	schedule.Group
 	operands []operand
@@ -39,9 +36,7 @@ func Compile(s schedule.Schedule) (*Program, error) {
 		for _, sg := range groups {
 			g := group{Group: sg, after: s.Lanes[l][sg.First].After}
 			for i := sg.First; i < sg.End; i++ {
-				if err := g.add(s.Lanes[l][i]); err != nil {
-					return nil, fmt.Errorf("executor: lane %d step %d: %w", l, i, err)
-				}
+				g.add(s.Lanes[l][i])
 			}
 			p.lanes[l] = append(p.lanes[l], g)
 		}
@@ -49,15 +44,14 @@ func Compile(s schedule.Schedule) (*Program, error) {
 	return p, nil
 }
 
-// add takes up a step of the group. The operands are a left fold, so that a Left operand fits only
-// before a single one.
-func (g *group) add(st schedule.Step) error {
+// add takes up a step of the group.
+func (g *group) add(st schedule.Step) {
 	if st.Op == schedule.Send {
 		g.sends = append(g.sends, st.Peer)
 		if g.Dst.Buf == schedule.None {
 			g.operands = []operand{{span: st.Src}}
 		}
-		return nil
+		return
 	}
 	g.final = g.final || st.Final
 	local, recv := operand{span: st.Src}, operand{recv: true, peer: st.Peer}
@@ -75,15 +69,12 @@ func (g *group) add(st schedule.Step) error {
 			g.operands = []operand{{span: st.Dst}}
 		}
 	}
-	switch {
-	case !st.Left:
-		g.operands = append(g.operands, next)
-	case len(g.operands) == 1:
+	if st.Left && len(g.operands) == 1 {
 		g.operands = []operand{next, g.operands[0]}
-	default:
-		return fmt.Errorf("an operand on the left of a fold of %d", len(g.operands))
+		return
 	}
-	return nil
+	next.left = st.Left
+	g.operands = append(g.operands, next)
 }
 
 // span is what tells the length of the group's transfer.

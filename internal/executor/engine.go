@@ -25,10 +25,14 @@ type Args struct {
 	Call    link.Call
 }
 
-// Job is a plan to run on buffers. Several run at once if they use different links.
+// Job is a plan to run on buffers. Several run at once if they use different links; a job that uses
+// links of another waits for it.
 type Job struct {
 	Plan *Plan
 	Args Args
+	// After, if not nil, is a job of the same run that must have finished before this one begins.
+	After *Job
+	left  int // lanes that are not over
 }
 
 // Engine runs plans over the links of one mesh; one goroutine at a time uses it.
@@ -41,16 +45,18 @@ type Engine struct {
 	lanes   []lane
 	left    int          // lanes that are not over
 	since   time.Time    // when polling in vain began
+	waiting time.Time    // when the run first had to wait
 	suspect *link.Notice // a peer was gone at the last check, and nothing has moved since
 
 	// Lists of the current piece, kept to save allocations.
 	srcs [][]byte
 	dsts [][]byte
-	msgs []link.Message
+	msgs []*link.Message
 	// Temporaries for operands that are scaled.
 	blocks    [][]byte
 	scaledOps [][]byte
 	scaledDst [1][]byte
+	pair      [2][]byte
 }
 
 // lane is the position of one lane of one job.
@@ -92,8 +98,9 @@ func (g *Gone) Error() string { return g.Notice.Text }
 
 // Run replays the jobs' plans until all have finished: every received byte is in place, every lent
 // span is released, and nothing waits for this rank to poll. On an error the links are in an
-// undefined state and the mesh must be failed. deadline, if not zero, bounds it beside ctx.
-func (e *Engine) Run(ctx context.Context, deadline time.Time, jobs ...*Job) error {
+// undefined state and the mesh must be failed. timeout, if positive, bounds it beside ctx; it is
+// counted from when the run first has to wait.
+func (e *Engine) Run(ctx context.Context, timeout time.Duration, jobs []*Job) error {
 	e.start(jobs)
 	for idle := 0; ; {
 		moved, err := e.poll()
@@ -108,7 +115,7 @@ func (e *Engine) Run(ctx context.Context, deadline time.Time, jobs ...*Job) erro
 			continue
 		}
 		idle++
-		if err := e.idle(ctx, deadline, idle); err != nil {
+		if err := e.idle(ctx, timeout, idle); err != nil {
 			return err
 		}
 	}
@@ -123,7 +130,7 @@ func (e *Engine) poll() (moved bool, err error) {
 	}
 	for i := range e.lanes {
 		l := &e.lanes[i]
-		if l.over {
+		if l.over || l.job.After != nil && l.job.After.left > 0 {
 			continue
 		}
 		m, err := e.advance(l)
@@ -133,6 +140,7 @@ func (e *Engine) poll() (moved bool, err error) {
 		moved = moved || m
 		if l.over {
 			e.left--
+			l.job.left--
 		}
 	}
 	return moved, nil
@@ -151,6 +159,7 @@ func (e *Engine) start(jobs []*Job) {
 	off := 0
 	for _, j := range jobs {
 		first := len(e.lanes)
+		j.left = 0
 		for i := range j.Plan.lanes {
 			n := len(e.lanes)
 			if n < cap(e.lanes) {
@@ -161,13 +170,16 @@ func (e *Engine) start(jobs []*Job) {
 			l := &e.lanes[n]
 			*l = lane{job: j, call: j.Args.Call, acts: j.Plan.lanes[i], scratch: e.scratch[off : off+j.Plan.scratch], size: -1, first: first, answers: l.answers}
 			l.over = len(l.acts) == 0
+			if !l.over {
+				j.left++
+			}
 			if j.Plan.early {
 				clear(l.answers)
 			}
 		}
 		off += (j.Plan.scratch + 63) &^ 63
 	}
-	e.left, e.suspect = 0, nil
+	e.left, e.suspect, e.waiting = 0, nil, time.Time{}
 	for i := range e.lanes {
 		if !e.lanes[i].over {
 			e.left++
@@ -178,7 +190,7 @@ func (e *Engine) start(jobs []*Job) {
 // fit makes the engine's lists long enough for a plan.
 func (e *Engine) fit(p *Plan) {
 	if len(e.srcs) < p.maxOps {
-		e.srcs, e.msgs = make([][]byte, p.maxOps), make([]link.Message, p.maxOps)
+		e.srcs, e.msgs = make([][]byte, p.maxOps), make([]*link.Message, p.maxOps)
 	}
 	if len(e.dsts) < p.maxOut {
 		e.dsts = make([][]byte, p.maxOut)
@@ -203,6 +215,9 @@ func (e *Engine) drained() bool {
 	}
 	return !e.wire || e.mesh.Drained()
 }
+
+// live reports whether the lane has begun, or could, and has not finished.
+func (l *lane) live() bool { return !l.over && (l.job.After == nil || l.job.After.left == 0) }
 
 // buffer returns the memory of a buffer of a lane's job.
 func (l *lane) buffer(b schedule.Buf) []byte {
@@ -279,8 +294,8 @@ func (e *Engine) fire(l *lane, a *action) (bool, error) {
 	}
 	n := min(rest, pieceBytes)
 	for i := range a.receives {
-		m, ok, err := a.receives[i].Peek(call)
-		if err != nil || !ok {
+		m, err := a.receives[i].Peek(call)
+		if m == nil {
 			return false, err
 		}
 		if m.Len > rest || m.Len == 0 && rest > 0 {
@@ -355,7 +370,7 @@ func (e *Engine) sources(l *lane, a *action, n int) [][]byte {
 			srcs[i] = l.buffer(o.ext.buf)[off+l.done:][:n]
 			continue
 		}
-		m := &e.msgs[o.recv]
+		m := e.msgs[o.recv]
 		if m.Placed {
 			off, _ := a.dst.at(l.window, elem)
 			srcs[i] = l.buffer(a.dst.buf)[off+l.done:][:n]

@@ -51,6 +51,7 @@ type action struct {
 	length   extent
 	after    schedule.After
 	final    bool
+	nested   bool // some operand stands left of several: not a fold from the left
 	steps    int
 	// lendable: a single local operand in In or Out, sent under a schedule that is Lazy.
 	lendable bool
@@ -61,6 +62,7 @@ type action struct {
 // source is an operand: the received one of that index, or (recv < 0) a local span.
 type source struct {
 	recv int
+	left bool // stands left of everything before it
 	ext  extent
 }
 
@@ -152,10 +154,11 @@ func (r *resolver) init() error {
 		for _, c := range append(append([]int(nil), r.lay.In...), r.lay.Out...) {
 			longest = max(longest, c)
 		}
-		per := r.lay.Window * r.parts(schedule.In)
+		side := schedule.In
 		if r.s.In == 0 {
-			per = r.lay.Window * r.parts(schedule.Out)
+			side = schedule.Out
 		}
+		per := r.lay.Window * r.parts(side)
 		r.windows = max(1, (longest+per-1)/per)
 	}
 	for _, c := range r.s.Scratch {
@@ -257,13 +260,14 @@ func (r *resolver) action(m *link.Mesh, g *group, lane, part, split int) action 
 		a.length = a.dst
 	}
 	for _, o := range g.operands {
+		a.nested = a.nested || o.left
 		if o.recv {
 			p := m.Peer(o.peer)
-			a.operands = append(a.operands, source{recv: len(a.receives)})
+			a.operands = append(a.operands, source{recv: len(a.receives), left: o.left})
 			a.receives, a.recvFrom = append(a.receives, p.Receiver(lane)), append(a.recvFrom, p)
 			continue
 		}
-		a.operands = append(a.operands, source{recv: -1, ext: pick(o.span)})
+		a.operands = append(a.operands, source{recv: -1, left: o.left, ext: pick(o.span)})
 		if !a.hasDst {
 			a.length = a.operands[0].ext
 		}

@@ -12,7 +12,7 @@ type At struct {
 func (e *Engine) Position() (at At, ok bool) {
 	for i := range e.lanes {
 		l := &e.lanes[i]
-		if l.over {
+		if !l.live() {
 			continue
 		}
 		p := l.job.Plan
@@ -65,12 +65,12 @@ func (e *Engine) WaitsFor(ranks []int) []int {
 	}
 	for i := range e.lanes {
 		l := &e.lanes[i]
-		if l.over {
+		if !l.live() {
 			continue
 		}
 		a := &l.acts[l.at]
 		for k, r := range a.receives {
-			if _, ok, _ := r.Peek(&l.call); !ok {
+			if m, _ := r.Peek(&l.call); m == nil {
 				add(a.recvFrom[k].Rank)
 			}
 		}

@@ -27,7 +27,7 @@ const (
 )
 
 // idle waits a little after the idle-th poll in a row that moved nothing.
-func (e *Engine) idle(ctx context.Context, deadline time.Time, idle int) error {
+func (e *Engine) idle(ctx context.Context, timeout time.Duration, idle int) error {
 	if idle < e.wait.Spins {
 		if idle > hotSpins {
 			cpu.Pause(1)
@@ -40,7 +40,7 @@ func (e *Engine) idle(ctx context.Context, deadline time.Time, idle int) error {
 		return nil
 	}
 	now := time.Now()
-	if err := e.check(ctx, now, deadline); err != nil {
+	if err := e.check(ctx, now, timeout); err != nil {
 		return err
 	}
 	if idle < checkEvery {
@@ -74,7 +74,7 @@ func (e *Engine) sleep() error {
 
 // check looks for reasons to give up: a broken mesh, a peer that is gone while a lane waits for
 // it, the context, the deadline.
-func (e *Engine) check(ctx context.Context, now, deadline time.Time) error {
+func (e *Engine) check(ctx context.Context, now time.Time, timeout time.Duration) error {
 	if n := e.mesh.Failed(); n != nil {
 		return &Gone{n}
 	}
@@ -86,7 +86,10 @@ func (e *Engine) check(ctx context.Context, now, deadline time.Time) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if !deadline.IsZero() && now.After(deadline) {
+	if e.waiting.IsZero() {
+		e.waiting = now
+	}
+	if timeout > 0 && now.Sub(e.waiting) > timeout {
 		return context.DeadlineExceeded
 	}
 	return nil
@@ -96,7 +99,7 @@ func (e *Engine) check(ctx context.Context, now, deadline time.Time) error {
 func (e *Engine) gone() *link.Notice {
 	for i := range e.lanes {
 		l := &e.lanes[i]
-		if l.over && !l.lent {
+		if !l.live() && !l.lent {
 			continue
 		}
 		if l.over {
@@ -113,7 +116,7 @@ func (e *Engine) gone() *link.Notice {
 		a := &l.acts[l.at]
 		for k, r := range a.receives {
 			if n := a.recvFrom[k].Gone(); n != nil {
-				if _, ok, _ := r.Peek(&l.call); !ok {
+				if m, _ := r.Peek(&l.call); m == nil {
 					return n
 				}
 			}

@@ -21,9 +21,9 @@ type Sender interface {
 
 // Receiver is the receiving half of a link. One goroutine uses it at a time.
 type Receiver interface {
-	// Peek returns what is left of the oldest message, if one is there. The bytes stay valid and
+	// Peek returns what is left of the oldest message, or nil if none is there. It stays valid and
 	// unchanged until Advance. A message of length zero is there with Len 0.
-	Peek(c *Call) (Message, bool, error)
+	Peek(c *Call) (*Message, error)
 	// Advance consumes n bytes; the message ends when none is left, and its slot returns to the sender.
 	Advance(n int)
 }

@@ -103,24 +103,24 @@ type memReceiver struct {
 	cur      Message
 }
 
-func (r *memReceiver) Peek(c *Call) (Message, bool, error) {
+func (r *memReceiver) Peek(c *Call) (*Message, error) {
 	if r.open {
-		return r.cur, true, nil
+		return &r.cur, nil
 	}
 	h := r.headers[r.next&r.mask]
 	v := h.pub.Load()
 	if uint32(v) != r.next+1 {
-		return Message{}, false, nil
+		return nil, nil
 	}
 	if h.call.FP != c.FP {
-		return Message{}, false, &Mismatch{Peer: r.peer.Rank, Mine: *c, Theirs: h.call}
+		return nil, &Mismatch{Peer: r.peer.Rank, Mine: *c, Theirs: h.call}
 	}
 	m, err := r.peer.parse(h, v, r.payloads[r.next&r.mask], r.lane)
 	if err != nil {
-		return Message{}, false, err
+		return nil, err
 	}
 	r.cur, r.open = m, true
-	return m, true, nil
+	return &r.cur, nil
 }
 
 func (r *memReceiver) Advance(n int) {

@@ -219,29 +219,29 @@ type wireReceiver struct {
 	cur      Message
 }
 
-func (r *wireReceiver) Peek(c *Call) (Message, bool, error) {
+func (r *wireReceiver) Peek(c *Call) (*Message, error) {
 	if r.open {
-		return r.cur, true, nil
+		return &r.cur, nil
 	}
 	if r.l.arrived == r.next {
-		return Message{}, false, nil
+		return nil, nil
 	}
 	slot := r.next % uint32(len(r.headers))
 	h := r.headers[slot]
 	v := h.pub.Load()
 	p := r.wire.peer
 	if next, _, k := parsePublication(v); next != r.next+1 || k > inSlot {
-		return Message{}, false, &Corrupt{p.Rank, r.lane, fmt.Sprintf("message %d in the place of %d", next, r.next+1)}
+		return nil, &Corrupt{p.Rank, r.lane, fmt.Sprintf("message %d in the place of %d", next, r.next+1)}
 	}
 	if h.call.FP != c.FP {
-		return Message{}, false, &Mismatch{Peer: p.Rank, Mine: *c, Theirs: h.call}
+		return nil, &Mismatch{Peer: p.Rank, Mine: *c, Theirs: h.call}
 	}
 	m, err := p.parse(h, v, r.payloads[slot], r.lane)
 	if err != nil {
-		return Message{}, false, err
+		return nil, err
 	}
 	r.cur, r.open = m, true
-	return m, true, nil
+	return &r.cur, nil
 }
 
 func (r *wireReceiver) Advance(n int) {

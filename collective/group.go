@@ -1,0 +1,139 @@
+package collective
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/gccl/gccl/internal/executor"
+	"github.com/gccl/gccl/tensor"
+)
+
+// Group makes several calls as one: collectives and transfers, in any order on each rank, without
+// deadlock. It returns when all are done. Transfers between two ranks match in their order within
+// the group; they run beside each other and beside the collectives. Collectives of different
+// description (kind, type, operation, count, root) may be listed in different orders on different
+// ranks; those of the same description match in their order. A rank may send to itself. The calls'
+// tensors must not overlap.
+func (c *Comm) Group(ctx context.Context, calls ...Call) error {
+	if c.queue.enter() {
+		err := c.runGroup(ctx, calls)
+		c.queue.leave()
+		return err
+	}
+	h := c.queue.put(func() error { return c.runGroup(ctx, calls) })
+	<-h.done
+	return h.err
+}
+
+// StartGroup is Group that returns at once.
+func (c *Comm) StartGroup(ctx context.Context, calls ...Call) *Handle {
+	calls = slices.Clone(calls)
+	return c.queue.put(func() error { return c.runGroup(ctx, calls) })
+}
+
+// SendRecv sends src to one peer and receives dst from another, or the same, at the same time.
+func (c *Comm) SendRecv(ctx context.Context, src tensor.Tensor, to int, dst tensor.Tensor, from int) error {
+	return c.Group(ctx, Call{Kind: Send, Src: src, Peer: to}, Call{Kind: Recv, Dst: dst, Peer: from})
+}
+
+// member is a call of a group, ready to run.
+type member struct {
+	call *Call
+	plan *planned
+}
+
+func (c *Comm) runGroup(ctx context.Context, calls []Call) error {
+	if err := c.usable(); err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%w: group not begun: %w", ErrInvalid, err)
+	}
+	var collectives, transfers []member
+	var own []*Call
+	for i := range calls {
+		call := &calls[i]
+		if call.Kind >= Send && call.Peer == c.rank {
+			own = append(own, call)
+			continue
+		}
+		if err := c.check(call, &c.sh); err != nil {
+			return err
+		}
+		p, err := c.planFor(call, &c.sh)
+		if err != nil {
+			return err
+		}
+		if call.Kind >= Send {
+			transfers = append(transfers, member{call, p})
+		} else {
+			collectives = append(collectives, member{call, p})
+		}
+	}
+	pairs, err := ownTransfers(own)
+	if err != nil {
+		return err
+	}
+	for _, p := range pairs {
+		copy(p[1].Dst.Bytes(), p[0].Src.Bytes())
+	}
+	slices.SortStableFunc(collectives, func(a, b member) int {
+		return cmp.Or(cmp.Compare(a.plan.a, b.plan.a), cmp.Compare(a.plan.b, b.plan.b), cmp.Compare(a.plan.fp, b.plan.fp))
+	})
+	jobs := c.jobsFor(collectives, transfers)
+	if len(jobs) == 0 {
+		return nil
+	}
+	if err := c.engine.Run(ctx, c.cfg.Timeout, jobs); err != nil {
+		return c.fail(&calls[0], err)
+	}
+	return nil
+}
+
+// jobsFor chains what shares links: the collectives, and the transfers of each direction with each
+// peer.
+func (c *Comm) jobsFor(collectives, transfers []member) []*executor.Job {
+	jobs := make([]*executor.Job, 0, len(collectives)+len(transfers))
+	type link struct {
+		kind Kind
+		peer int
+	}
+	last := map[link]*executor.Job{}
+	for _, m := range append(collectives, transfers...) {
+		j := &executor.Job{}
+		c.fill(j, m.plan, m.call)
+		l := link{}
+		if m.call.Kind >= Send {
+			l = link{m.call.Kind, m.call.Peer}
+		}
+		j.After = last[l]
+		last[l] = j
+		jobs = append(jobs, j)
+	}
+	return jobs
+}
+
+// ownTransfers pairs a rank's sends to itself with its receives from itself, in order.
+func ownTransfers(calls []*Call) (pairs [][2]*Call, err error) {
+	var sends, recvs []*Call
+	for _, call := range calls {
+		if call.Kind == Send {
+			sends = append(sends, call)
+		} else {
+			recvs = append(recvs, call)
+		}
+	}
+	if len(sends) != len(recvs) {
+		return nil, invalid("group with %d sends of this rank to itself and %d receives", len(sends), len(recvs))
+	}
+	for i, s := range sends {
+		r := recvs[i]
+		if s.Src.DType() != r.Dst.DType() || s.Src.Len() != r.Dst.Len() {
+			return nil, invalid("this rank sends itself %v and receives %v", s.Src, r.Dst)
+		}
+		pairs = append(pairs, [2]*Call{s, r})
+	}
+	return pairs, nil
+}
