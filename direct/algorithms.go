@@ -9,7 +9,7 @@ import (
 
 // Algorithms lists the package's algorithms.
 func Algorithms() []schedule.Info {
-	return slices.Concat(allReduces(), reduceScatters(), allGathers(), rooted(), allToAlls(), scans())
+	return slices.Concat(allReduces(), reduceScatters(), allGathers(), rooted(), allToAlls(), scans(), twoLevels())
 }
 
 func reduceScatters() []schedule.Info {

@@ -20,21 +20,7 @@ func allReduces() []schedule.Info {
 			Name: "direct.AllReduceRecursiveDoubling", Collective: schedule.AllReduce, Make: AllReduceRecursiveDoubling,
 			Ordered: true, InPlace: true, Supports: anySize,
 			Formula: "radix k, p = k^m: m(α + (k−1)Sβ + (k−1)Sγ); otherwise folding, about 2α + Sβ + Sγ more",
-			Cost: func(p int, shape schedule.Shape) schedule.Cost {
-				if p == 1 {
-					return schedule.Cost{}
-				}
-				k := min(radix(shape), p)
-				gs := powerGroups(p, k)
-				rounds := ceilLog(gs.count, k)
-				c := cost(rounds, rounds*(k-1), rounds*(k-1), 1)
-				if extra := gs.most() - 1; extra > 0 {
-					c.Steps += 2
-					c.Sent += float64(extra)
-					c.Reduced += float64(extra)
-				}
-				return c
-			},
+			Cost:    doublingCost,
 		},
 		{
 			Name: "direct.AllReduceHalvingDoubling", Collective: schedule.AllReduce, Make: AllReduceHalvingDoubling,
@@ -81,16 +67,7 @@ func rooted() []schedule.Info {
 			Name: "direct.ReduceScatterGather", Collective: schedule.Reduce, Make: ReduceScatterGather,
 			Ordered: true, InPlace: true, Supports: anySize,
 			Formula: "p = 2^m: 2mα + 2(p−1)/p·Sβ + (p−1)/p·Sγ; otherwise α + Sβ + Sγ more",
-			Cost: perRank(func(p int) schedule.Cost {
-				m, n := floorLog2(p), powerGroups(p, 2).count
-				switch {
-				case p == 1:
-					return schedule.Cost{}
-				case n < p:
-					return cost(2*m+1, n-1+n/2, 2*n-1, n)
-				}
-				return cost(2*m, n-1+n/2, n-1, n)
-			}),
+			Cost:    perRank(reduceGatherCost),
 		},
 		{
 			Name: "direct.GatherDirect", Collective: schedule.Gather, Make: GatherDirect,
@@ -105,4 +82,33 @@ func rooted() []schedule.Info {
 			Cost:    perRank(func(p int) schedule.Cost { return cost(min(1, p-1), p-1, 0, p) }),
 		},
 	}
+}
+
+// doublingCost is the cost of AllReduceRecursiveDoubling.
+func doublingCost(p int, shape schedule.Shape) schedule.Cost {
+	if p == 1 {
+		return schedule.Cost{}
+	}
+	k := min(radix(shape), p)
+	gs := powerGroups(p, k)
+	rounds := ceilLog(gs.count, k)
+	c := cost(rounds, rounds*(k-1), rounds*(k-1), 1)
+	if extra := gs.most() - 1; extra > 0 {
+		c.Steps += 2
+		c.Sent += float64(extra)
+		c.Reduced += float64(extra)
+	}
+	return c
+}
+
+// reduceGatherCost is the cost of ReduceScatterGather.
+func reduceGatherCost(p int) schedule.Cost {
+	m, n := floorLog2(p), powerGroups(p, 2).count
+	switch {
+	case p == 1:
+		return schedule.Cost{}
+	case n < p:
+		return cost(2*m+1, n-1+n/2, 2*n-1, n)
+	}
+	return cost(2*m, n-1+n/2, n-1, n)
 }

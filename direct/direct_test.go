@@ -69,8 +69,14 @@ func claims(t *testing.T, info schedule.Info, size int, shape schedule.Shape, re
 	if size&(size-1) == 0 && shape.Radix == 0 && tight(info) {
 		assert.Equal(t, cost.Steps, rep.Steps, "steps")
 	}
-	assert.InDelta(t, float64(rep.Sent)/float64(rep.Chunks), cost.Sent, 1e-9, "sent")
-	assert.InDelta(t, float64(rep.Reduced)/float64(rep.Chunks), cost.Reduced, 1e-9, "reduced")
+	sent, reduced := float64(rep.Sent)/float64(rep.Chunks), float64(rep.Reduced)/float64(rep.Chunks)
+	if bound(info) {
+		assert.LessOrEqual(t, sent, cost.Sent, "sent")
+		assert.LessOrEqual(t, reduced, cost.Reduced, "reduced")
+	} else {
+		assert.InDelta(t, sent, cost.Sent, 1e-9, "sent")
+		assert.InDelta(t, reduced, cost.Reduced, 1e-9, "reduced")
+	}
 	if info.Collective.Reduces() {
 		assert.True(t, rep.Ordered || !info.Ordered, "ordered")
 		assert.True(t, rep.Canonical || !info.Canonical, "canonical")
@@ -81,11 +87,20 @@ func claims(t *testing.T, info schedule.Info, size int, shape schedule.Shape, re
 	assert.Equal(t, info.InPlace, !s.Disjoint, "in place")
 }
 
+// bound tells whether costs are bounds, because hosts differ in size.
+func bound(info schedule.Info) bool {
+	switch info.Name {
+	case "direct.AllReduceLeaders", "direct.BroadcastTwoLevel", "direct.ReduceTwoLevel":
+		return true
+	}
+	return false
+}
+
 // tight tells whether the steps of an Info are exact for powers of two; in the others a rank that
 // ends early hides a step.
 func tight(info schedule.Info) bool {
 	switch info.Name {
-	case "direct.ScanDoubling", "direct.ExscanDoubling", "direct.BroadcastScatterAllGather":
+	case "direct.ScanDoubling", "direct.ExscanDoubling", "direct.BroadcastScatterAllGather", "direct.BroadcastTwoLevel":
 		return false
 	}
 	return true

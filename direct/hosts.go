@@ -1,7 +1,7 @@
 package direct
 
 import (
-	"fmt"
+	"errors"
 
 	"github.com/gccl/gccl/schedule"
 )
@@ -63,13 +63,15 @@ func (h *hosts) leaders(root int) []int {
 	return ranks
 }
 
+var errUnequal = errors.New("direct: hosts have different numbers of ranks")
+
 // equalHosts is the Supports of algorithms that need as many ranks on every host.
 func equalHosts(size int, shape schedule.Shape) error {
 	if err := check(0, size, shape); err != nil {
 		return err
 	}
 	if h := newHosts(size, shape); !h.equal() {
-		return fmt.Errorf("direct: hosts have different numbers of ranks")
+		return errUnequal
 	}
 	return nil
 }

@@ -1,0 +1,61 @@
+package direct
+
+import (
+	"fmt"
+
+	"github.com/gccl/gccl/schedule"
+)
+
+// use is an algorithm and the groups of ranks that run it as one phase.
+type use struct {
+	alg    schedule.Algorithm
+	groups [][]int
+}
+
+// promises is what a composition promises on all ranks alike.
+type promises struct {
+	ahead       int
+	early, lazy bool
+}
+
+// agree finds, from what all ranks know, the least number of chunks of a block that every phase can
+// divide as it likes, and what the phases promise together. Groups of different sizes may divide
+// data differently and promise different things.
+func agree(shape schedule.Shape, uses []use) (chunks int, p promises, err error) {
+	chunks, p = 1, promises{early: true, lazy: true}
+	ahead := make([][2]int, 0, len(uses)) // chunks of a phase, and how many of them are a block
+	for _, u := range uses {
+		seen := make(map[int]bool)
+		for _, g := range u.groups {
+			n := len(g)
+			if seen[n] {
+				continue
+			}
+			seen[n] = true
+			s, err := u.alg(0, n, inner(shape, 0))
+			if err != nil {
+				return 0, p, fmt.Errorf("direct: part of %d ranks: %w", n, err)
+			}
+			chunks = lcm(chunks, s.PerBlock())
+			ahead = append(ahead, [2]int{s.Ahead, s.PerBlock()})
+			p.early, p.lazy = p.early && s.Early, p.lazy && s.Lazy
+		}
+	}
+	for _, a := range ahead {
+		p.ahead += a[0] * (chunks / a[1])
+	}
+	return chunks, p, nil
+}
+
+func (p *promises) put(whole *schedule.Schedule) {
+	whole.Ahead, whole.Early, whole.Lazy = p.ahead, p.early, p.lazy
+}
+
+// lcm is the least common multiple.
+func lcm(a, b int) int {
+	x, y := a, b
+	for y != 0 {
+		x, y = y, x%y
+	}
+	return a / x * b
+}

@@ -1,0 +1,109 @@
+package direct
+
+import "github.com/gccl/gccl/schedule"
+
+// AllReduceTwoLevel makes an AllReduce for hosts with equally many ranks: a reduce-scatter inside
+// every host, an AllReduce across hosts among the ranks with the same place, each on its share of
+// the data, an all-gather inside every host. A byte crosses the network as often as the algorithm
+// across demands, spread over all ranks of a host and their network ports.
+//
+//	cost: that of the parts; across, S is S/ranks a host
+//
+//	host 0   r0 r1 r2 r3     reduce-scatter ↔   then   all-gather ↔
+//	          ↕  ↕  ↕  ↕     AllReduce across, on a quarter each
+//	host 1   r4 r5 r6 r7     reduce-scatter ↔   then   all-gather ↔
+//
+// Shape.Hosts says who shares a host; the other fields of the shape go to all parts. The parts must
+// serve blocks of different lengths (schedule.Info.Uneven), because S need not divide evenly.
+func AllReduceTwoLevel(scatter, across, gather schedule.Algorithm) schedule.Algorithm {
+	return func(rank, size int, shape schedule.Shape) (schedule.Schedule, error) {
+		if err := check(rank, size, shape); err != nil {
+			return schedule.Schedule{}, err
+		}
+		h := newHosts(size, shape)
+		if !h.equal() {
+			return schedule.Schedule{}, errUnequal
+		}
+		local, place := h.members[h.host[rank]], h.local[rank]
+		column := h.column(place)
+		rs, err := plan(scatter, schedule.ReduceScatter, local, place, 0, shape)
+		if err != nil {
+			return schedule.Schedule{}, err
+		}
+		ar, err := plan(across, schedule.AllReduce, column, h.host[rank], 0, shape)
+		if err != nil {
+			return schedule.Schedule{}, err
+		}
+		ag, err := plan(gather, schedule.AllGather, local, place, 0, shape)
+		if err != nil {
+			return schedule.Schedule{}, err
+		}
+		share, p, err := agree(shape, []use{{scatter, [][]int{local}}, {across, [][]int{column}}, {gather, [][]int{local}}})
+		if err != nil {
+			return schedule.Schedule{}, err
+		}
+		first := place * share
+		whole := schedule.Schedule{
+			Collective: schedule.AllReduce, Rank: rank, Size: size,
+			In: share * len(local), Out: share * len(local),
+		}
+		p.put(&whole)
+		for i := range share { // the share, reduced inside the host
+			whole.Scratch = append(whole.Scratch, schedule.Chunk{Buf: schedule.In, Index: first + i})
+		}
+		rs.in, rs.out = linear(schedule.In, 0, share/rs.Out), linear(schedule.Scratch, 0, share/rs.Out)
+		ar.in, ar.out = linear(schedule.Scratch, 0, share/ar.In), linear(schedule.Out, first, share/ar.In)
+		ag.in, ag.out = linear(schedule.Out, first, share/ag.In), linear(schedule.Out, 0, share/ag.In)
+		ar.final = true
+		rs.linear, ar.linear, ag.linear = true, true, true
+		return whole, inTurn(&whole, rs, ar, ag)
+	}
+}
+
+// AllReduceLeaders makes an AllReduce for hosts with any numbers of ranks: a Reduce to one leader
+// inside every host, an AllReduce among the leaders, a Broadcast inside every host.
+//
+//	cost: that of the parts
+func AllReduceLeaders(reduce, across, broadcast schedule.Algorithm) schedule.Algorithm {
+	return func(rank, size int, shape schedule.Shape) (schedule.Schedule, error) {
+		if err := check(rank, size, shape); err != nil {
+			return schedule.Schedule{}, err
+		}
+		h := newHosts(size, shape)
+		leaders := h.leaders(0)
+		local, place, host := h.members[h.host[rank]], h.local[rank], h.host[rank]
+		re, err := plan(reduce, schedule.Reduce, local, place, 0, shape)
+		if err != nil {
+			return schedule.Schedule{}, err
+		}
+		ar, err := plan(across, schedule.AllReduce, leaders, host, 0, shape)
+		if err != nil {
+			return schedule.Schedule{}, err
+		}
+		bc, err := plan(broadcast, schedule.Broadcast, local, place, 0, shape)
+		if err != nil {
+			return schedule.Schedule{}, err
+		}
+		n, p, err := agree(shape, []use{{reduce, h.members}, {across, [][]int{leaders}}, {broadcast, h.members}})
+		if err != nil {
+			return schedule.Schedule{}, err
+		}
+		whole := schedule.Schedule{
+			Collective: schedule.AllReduce, Rank: rank, Size: size, In: n, Out: n,
+		}
+		p.put(&whole)
+		phases := []*phase{re, bc}
+		re.in = linear(schedule.In, 0, n/re.In)
+		if place == 0 {
+			phases = []*phase{re, ar, bc}
+			whole.Scratch = sizes(&whole, span(schedule.In, 0, n))
+			re.out = linear(schedule.Scratch, 0, n/re.In)
+			ar.in, ar.out = linear(schedule.Scratch, 0, n/ar.In), linear(schedule.Out, 0, n/ar.In)
+			bc.in = linear(schedule.Out, 0, n/bc.Out)
+		}
+		bc.out = linear(schedule.Out, 0, n/bc.Out)
+		ar.final = true
+		re.linear, ar.linear, bc.linear = true, true, true
+		return whole, inTurn(&whole, phases...)
+	}
+}
