@@ -54,3 +54,24 @@ func benchFold(b *testing.B, dt Type, op Op, dsts, srcs, n int, inPlace, nt bool
 		}
 	})
 }
+
+// BenchmarkScale reports the rate of Scale and Divide in place.
+func BenchmarkScale(b *testing.B) {
+	for _, dt := range []Type{Float32, Float64, Float16, BFloat16} {
+		for _, n := range []int{64 << 10, 4 << 20} {
+			buf := make([]byte, n)
+			b.Run(fmt.Sprintf("%s/times/%d", typeName(dt), n), func(b *testing.B) {
+				b.SetBytes(int64(n))
+				for b.Loop() {
+					Scale(dt, buf, buf, 0.5)
+				}
+			})
+			b.Run(fmt.Sprintf("%s/over/%d", typeName(dt), n), func(b *testing.B) {
+				b.SetBytes(int64(n))
+				for b.Loop() {
+					Divide(dt, buf, 0.75)
+				}
+			})
+		}
+	}
+}

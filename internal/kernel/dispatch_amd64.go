@@ -170,10 +170,6 @@ func foldAVX512(t Type, op Op, dsts, srcs [][]byte, off, n int, nt bool) bool {
 	switch t {
 	case Float32:
 		switch op {
-		case Sum:
-			foldSumFloat32AVX512(dsts, srcs, off, n, nt)
-		case Prod:
-			foldProdFloat32AVX512(dsts, srcs, off, n, nt)
 		case Min:
 			foldMinFloat32AVX512(dsts, srcs, off, n, nt)
 		case Max:
@@ -183,10 +179,6 @@ func foldAVX512(t Type, op Op, dsts, srcs [][]byte, off, n int, nt bool) bool {
 		}
 	case Float64:
 		switch op {
-		case Sum:
-			foldSumFloat64AVX512(dsts, srcs, off, n, nt)
-		case Prod:
-			foldProdFloat64AVX512(dsts, srcs, off, n, nt)
 		case Min:
 			foldMinFloat64AVX512(dsts, srcs, off, n, nt)
 		case Max:
@@ -224,10 +216,6 @@ func foldAVX512(t Type, op Op, dsts, srcs [][]byte, off, n int, nt bool) bool {
 		switch op {
 		case Prod:
 			foldProd64AVX512(dsts, srcs, off, n, nt)
-		case Min:
-			foldMinInt64AVX512(dsts, srcs, off, n, nt)
-		case Max:
-			foldMaxInt64AVX512(dsts, srcs, off, n, nt)
 		default:
 			return false
 		}
@@ -235,13 +223,43 @@ func foldAVX512(t Type, op Op, dsts, srcs [][]byte, off, n int, nt bool) bool {
 		switch op {
 		case Prod:
 			foldProd64AVX512(dsts, srcs, off, n, nt)
-		case Min:
-			foldMinUint64AVX512(dsts, srcs, off, n, nt)
-		case Max:
-			foldMaxUint64AVX512(dsts, srcs, off, n, nt)
 		default:
 			return false
 		}
+	default:
+		return false
+	}
+	return true
+}
+
+// vectorScale runs the AVX2 function for t, if there is one.
+func vectorScale(t Type, dsts, srcs [][]byte, off, n int, by, limit float64) bool {
+	switch t {
+	case Float32:
+		scaleFloat32AVX2(dsts, srcs, off, n, false, by, limit)
+	case Float64:
+		scaleFloat64AVX2(dsts, srcs, off, n, false, by, limit)
+	case Float16:
+		scaleFloat16AVX2(dsts, srcs, off, n, false, by, limit)
+	case BFloat16:
+		scaleBFloat16AVX2(dsts, srcs, off, n, false, by, limit)
+	default:
+		return false
+	}
+	return true
+}
+
+// vectorDivide runs the AVX2 function for t, if there is one.
+func vectorDivide(t Type, dsts, srcs [][]byte, off, n int, by, limit float64) bool {
+	switch t {
+	case Float32:
+		divideFloat32AVX2(dsts, srcs, off, n, false, by, limit)
+	case Float64:
+		divideFloat64AVX2(dsts, srcs, off, n, false, by, limit)
+	case Float16:
+		divideFloat16AVX2(dsts, srcs, off, n, false, by, limit)
+	case BFloat16:
+		divideBFloat16AVX2(dsts, srcs, off, n, false, by, limit)
 	default:
 		return false
 	}

@@ -17,12 +17,6 @@ func foldMinFloat32AVX2(dsts [][]byte, srcs [][]byte, off int, n int, nt bool)
 func foldMaxFloat32AVX2(dsts [][]byte, srcs [][]byte, off int, n int, nt bool)
 
 //go:noescape
-func foldSumFloat32AVX512(dsts [][]byte, srcs [][]byte, off int, n int, nt bool)
-
-//go:noescape
-func foldProdFloat32AVX512(dsts [][]byte, srcs [][]byte, off int, n int, nt bool)
-
-//go:noescape
 func foldMinFloat32AVX512(dsts [][]byte, srcs [][]byte, off int, n int, nt bool)
 
 //go:noescape

@@ -17,12 +17,6 @@ func foldMinFloat64AVX2(dsts [][]byte, srcs [][]byte, off int, n int, nt bool)
 func foldMaxFloat64AVX2(dsts [][]byte, srcs [][]byte, off int, n int, nt bool)
 
 //go:noescape
-func foldSumFloat64AVX512(dsts [][]byte, srcs [][]byte, off int, n int, nt bool)
-
-//go:noescape
-func foldProdFloat64AVX512(dsts [][]byte, srcs [][]byte, off int, n int, nt bool)
-
-//go:noescape
 func foldMinFloat64AVX512(dsts [][]byte, srcs [][]byte, off int, n int, nt bool)
 
 //go:noescape

@@ -20,19 +20,7 @@ func foldMinInt64AVX2(dsts [][]byte, srcs [][]byte, off int, n int, nt bool)
 func foldMaxInt64AVX2(dsts [][]byte, srcs [][]byte, off int, n int, nt bool)
 
 //go:noescape
-func foldMinInt64AVX512(dsts [][]byte, srcs [][]byte, off int, n int, nt bool)
-
-//go:noescape
-func foldMaxInt64AVX512(dsts [][]byte, srcs [][]byte, off int, n int, nt bool)
-
-//go:noescape
 func foldMinUint64AVX2(dsts [][]byte, srcs [][]byte, off int, n int, nt bool)
 
 //go:noescape
 func foldMaxUint64AVX2(dsts [][]byte, srcs [][]byte, off int, n int, nt bool)
-
-//go:noescape
-func foldMinUint64AVX512(dsts [][]byte, srcs [][]byte, off int, n int, nt bool)
-
-//go:noescape
-func foldMaxUint64AVX512(dsts [][]byte, srcs [][]byte, off int, n int, nt bool)

@@ -6,6 +6,12 @@ import "math"
 // rounded to float32 first, and then rounded to t. A NaN element stays the NaN it is, made quiet.
 // dst may be src.
 func Scale(t Type, dst, src []byte, by float64) {
+	if !scaleVector(t, dst, src, by) {
+		scaleGeneric(t, dst, src, by)
+	}
+}
+
+func scaleGeneric(t Type, dst, src []byte, by float64) {
 	switch t {
 	case Float32:
 		scaleFloat(dst, src, float32(by))
@@ -19,27 +25,37 @@ func Scale(t Type, dst, src []byte, by float64) {
 // Divide does b = b / by for a float type and by in (0, 1], in the precision of Scale. A finite
 // element stays finite: where the quotient overflows it is the largest value of its sign.
 func Divide(t Type, b []byte, by float64) {
+	if !divideVector(t, b, by) {
+		divideGeneric(t, b, by)
+	}
+}
+
+func divideGeneric(t Type, b []byte, by float64) {
 	switch t {
 	case Float32:
-		divideFloat(b, float32(by), math.MaxFloat32)
+		divideFloat(b, float32(by), float32(largest(t)))
 	case Float64:
-		divideFloat(b, by, math.MaxFloat64)
+		divideFloat(b, by, largest(t))
 	default:
 		mapNarrow(t, b, b, float32(by), true)
 	}
 }
 
-// largest is the largest finite value of a float type below 32 bits.
-func largest(t Type) float32 {
+// largest is the largest finite value of a float type.
+func largest(t Type) float64 {
 	switch t {
+	case Float64:
+		return math.MaxFloat64
+	case Float32:
+		return math.MaxFloat32
 	case Float16:
-		return F16ToF32(0x7BFF)
+		return 65504
 	case BFloat16:
-		return BF16ToF32(0x7F7F)
+		return float64(BF16ToF32(0x7F7F))
 	case Float8E4M3:
-		return e4m3[0x7E]
+		return 448
 	}
-	return e5m2[0x7B]
+	return 57344
 }
 
 func scaleFloat[T float32 | float64](dst, src []byte, by T) {
@@ -71,7 +87,7 @@ func mapNarrow(t Type, dst, src []byte, by float32, over bool) {
 		a := buf[:(end-off)/t.Size()]
 		decode(t, a, src[off:end])
 		if over {
-			divide(a, by, largest(t))
+			divide(a, by, float32(largest(t)))
 		} else {
 			multiply(a, by)
 		}

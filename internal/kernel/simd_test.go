@@ -3,6 +3,7 @@
 package kernel
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -33,7 +34,7 @@ func eachISA(t *testing.T, f func(t *testing.T)) {
 func TestVectorAgainstGeneric(t *testing.T) {
 	eachISA(t, func(t *testing.T) {
 		eachPair(t, func(t *testing.T, dt Type, op Op, rng *rand.Rand) {
-			for range 60 {
+			for range 30 {
 				n := rng.IntN(3000)
 				nt := rng.IntN(3) == 0
 				if nt {
@@ -74,7 +75,7 @@ func TestEveryPairOf16Bits(t *testing.T) {
 	eachISA(t, func(t *testing.T) {
 		for _, dt := range []Type{Float16, BFloat16} {
 			for _, op := range []Op{Sum, Max} {
-				for x := 0; x < 1<<16; x += 1021 {
+				for x := 0; x < 1<<16; x += 4093 {
 					for i := range 1 << 16 {
 						putCode(dt, a, i, uint64(x))
 					}
@@ -128,6 +129,31 @@ func TestCopyVector(t *testing.T) {
 	}
 }
 
+// TestScaleVectorAgainstGeneric holds Scale and Divide against plain Go, bit for bit.
+func TestScaleVectorAgainstGeneric(t *testing.T) {
+	rng := rand.New(rand.NewPCG(10, 11))
+	for _, dt := range []Type{Float16, BFloat16, Float32, Float64} {
+		t.Run(typeName(dt), func(t *testing.T) {
+			for _, by := range []float64{0.5, 0.75, 1, 0.0078125, 0.51171875, -3, 1e30, math.Inf(-1), math.NaN()} {
+				for range 20 {
+					n := rng.IntN(1000)
+					src, dst, want := buffer(rng, dt, n), buffer(rng, dt, n), buffer(rng, dt, n)
+					fill(rng, dt, src)
+					require.True(t, scaleVector(dt, dst, src, by))
+					scaleGeneric(dt, want, src, by)
+					requireSame(t, dt, want, dst, "scaled by %v", by)
+					if by > 0 && by <= 1 {
+						copy(want, src)
+						divideGeneric(dt, want, by)
+						require.True(t, divideVector(dt, src, by))
+						requireSame(t, dt, want, src, "divided by %v", by)
+					}
+				}
+			}
+		})
+	}
+}
+
 // TestLongFold crosses the bound of one assembly call.
 func TestLongFold(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 9))
@@ -140,5 +166,21 @@ func TestLongFold(t *testing.T) {
 		Fold(Int32, Sum, [][]byte{got}, [][]byte{a, b}, nt)
 		generic(Int32, Sum, [][]byte{want}, [][]byte{a, b})
 		requireSame(t, Int32, want, got, "nt %v", nt)
+	}
+}
+
+// BenchmarkISA is BenchmarkFold for each instruction set, to see where AVX-512 pays.
+func BenchmarkISA(b *testing.B) {
+	all := have
+	defer func() { have = all }()
+	for _, dt := range []Type{Float32, Float64, Float16, BFloat16, Int64} {
+		for op := Sum; op <= Max; op++ {
+			for _, n := range []int{64 << 10, 4 << 20} {
+				have = instructions{avx2: true}
+				b.Run("avx2", func(b *testing.B) { benchFold(b, dt, op, 1, 2, n, true, false) })
+				have = all
+				b.Run("avx512", func(b *testing.B) { benchFold(b, dt, op, 1, 2, n, true, false) })
+			}
+		}
 	}
 }

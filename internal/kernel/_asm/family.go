@@ -18,8 +18,13 @@ func families() []family {
 			list = append(list, family{file, name, types, a, f, ops, big})
 		}
 	}
-	add("float32", "Float32", []string{"Float32"}, plain(4), 8, single.operations(), avx2, avx512)
-	add("float64", "Float64", []string{"Float64"}, plain(8), 8, double.operations(), avx2, avx512)
+	// AVX-512 is used where it is faster on the second-level cache: by 15 to 40 % for Min, Max and
+	// the product of 64-bit integers, by 50 to 170 % for the 16-bit floats. Sum and Prod of the wide
+	// types wait for memory with either.
+	add("float32", "Float32", []string{"Float32"}, plain(4), 8, single.operations(), avx2)
+	add("float32", "Float32", []string{"Float32"}, plain(4), 8, single.operations()[2:], avx512)
+	add("float64", "Float64", []string{"Float64"}, plain(8), 8, double.operations(), avx2)
+	add("float64", "Float64", []string{"Float64"}, plain(8), 8, double.operations()[2:], avx512)
 	add("float16", "Float16", []string{"Float16"}, float16(), 8, single.operations(), avx2, avx512)
 	add("bfloat16", "BFloat16", []string{"BFloat16"}, bfloat16(), 4, single.operations(), avx2, avx512)
 
@@ -41,8 +46,14 @@ func families() []family {
 	s = []string{"Int64", "Uint64"}
 	add("int64", "64", s, plain(8), 8, []operation{simple("Sum", (*context).VPADDQ)}, avx2)
 	add("int64", "64", s, plain(8), 8, []operation{multiply64()}, avx2, avx512)
-	add("int64", "Int64", s[:1], plain(8), 8, []operation{compare64("Min", false, (*context).VPMINSQ), compare64("Max", false, (*context).VPMAXSQ)}, avx2, avx512)
-	add("int64", "Uint64", s[1:], plain(8), 8, []operation{compare64("Min", true, (*context).VPMINUQ), compare64("Max", true, (*context).VPMAXUQ)}, avx2, avx512)
+	add("int64", "Int64", s[:1], plain(8), 8, []operation{compare64("Min", false), compare64("Max", false)}, avx2)
+	add("int64", "Uint64", s[1:], plain(8), 8, []operation{compare64("Min", true), compare64("Max", true)}, avx2)
+	// Avg and PreMulSum go over a buffer once more; memory bounds that with AVX2 already.
+	wide, narrow := []operation{doubleScale.scale(), doubleScale.divide()}, []operation{singleScale.scale(), singleScale.divide()}
+	add("scale", "Float32", []string{"Float32"}, plain(4), 8, narrow, avx2)
+	add("scale", "Float64", []string{"Float64"}, plain(8), 8, wide, avx2)
+	add("scale", "Float16", []string{"Float16"}, float16(), 8, narrow, avx2)
+	add("scale", "BFloat16", []string{"BFloat16"}, bfloat16(), 2, narrow, avx2)
 	add("copy", "", nil, plain(1), 8, []operation{{op: "Copy"}}, avx2)
 	return list
 }

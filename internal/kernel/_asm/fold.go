@@ -1,6 +1,8 @@
 package main
 
 import (
+	"strings"
+
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -9,7 +11,10 @@ import (
 const sliceBytes = 24
 
 func (f family) function(op operation) string {
-	if op.combine == nil {
+	switch {
+	case op.unary != nil:
+		return strings.ToLower(op.op) + f.name + f.isa.name
+	case op.combine == nil:
 		return "copy" + f.isa.name
 	}
 	return "fold" + op.op + f.name + f.isa.name
@@ -22,14 +27,18 @@ type registers struct {
 }
 
 // generate builds the function that folds the bytes [off, off+n) of all sources into all
-// destinations. Loops run from wide to narrow: f.big units, one unit, one unit of 16-byte vectors,
+// destinations, or applies a unary operation to the one source. Loops run from wide to narrow: f.big units, one unit, one unit of 16-byte vectors,
 // one element. Each reads every source's elements before it writes any destination's, so that a
 // destination may be a source. With nt, which needs aligned destinations, the widest loop stores past
 // the cache.
 func (f family) generate(op operation) {
 	c.Function(f.function(op))
 	c.Attributes(noSplit)
-	c.SignatureExpr("func(dsts, srcs [][]byte, off, n int, nt bool)")
+	signature := "dsts, srcs [][]byte, off, n int, nt bool"
+	if op.unary != nil {
+		signature += ", by, limit float64"
+	}
+	c.SignatureExpr("func(" + signature + ")")
 	c.Pragma("noescape")
 	r := f.arguments()
 	f.layout.prepare(f.isa)
@@ -90,6 +99,9 @@ func (f family) loop(op operation, r registers, name string, w width, units int)
 			f.combine(op, w, at(i), acc[i])
 		}
 	})
+	for i := range acc {
+		f.unary(op, w, acc[i])
+	}
 	out := make([]reg.VecVirtual, units)
 	for i := range acc {
 		out[i] = f.layout.encode(f.isa, w, acc[i])
@@ -147,6 +159,7 @@ func (f family) elements(op operation, r registers) {
 			op.combine(f.isa, 16, operand[i], acc[i])
 		}
 	})
+	f.unary(op, 16, acc)
 	out := f.layout.encode(f.isa, 16, acc)
 	f.destinations(r, "elementStore", func() { storeElement(size, out, at) })
 	c.ADDQ(U32(uint32(size)), r.off)
@@ -176,6 +189,16 @@ func (f family) combine(op operation, w width, m Mem, acc []reg.VecVirtual) {
 	}
 }
 
+// unary changes acc where the operation has one operand.
+func (f family) unary(op operation, w width, acc []reg.VecVirtual) {
+	if op.unary == nil {
+		return
+	}
+	for _, r := range acc {
+		op.unary(f.isa, w, r)
+	}
+}
+
 // first points q at the elements of the first source and p at the second source.
 func (f family) first(r registers) {
 	c.MOVQ(Mem{Base: r.srcs}, r.q)
@@ -183,7 +206,8 @@ func (f family) first(r registers) {
 	c.LEAQ(Mem{Base: r.srcs, Disp: sliceBytes}, r.p)
 }
 
-// others runs body with q at the elements of every source from the second on; a copy has none.
+// others runs body with q at the elements of every source from the second on; copies and
+// unary operations have none.
 func (f family) others(op operation, r registers, name string, body func()) {
 	if op.combine == nil {
 		return

@@ -54,14 +54,18 @@ func float16() *layout {
 }
 
 // bfloat16 splits a vector of elements into those at even and those at odd places, each the upper
-// half of a float32 lane; so nothing has to cross lanes. Rounding adds 7FFF and the lowest bit that
-// stays. NaN lanes lose their lower half first, so that the sum does not carry into what stays.
+// half of a float32 lane; so nothing has to cross lanes. Rounding adds 7FFF, and 1 if the lowest bit
+// that stays is set. NaN lanes must not carry into what stays: AVX-512 leaves them out of the sums,
+// AVX2 clears their lower half first.
 func bfloat16() *layout {
-	var high, bias, one reg.VecVirtual
+	var high, bias, one, lowest reg.VecVirtual
 	return &layout{
 		size: 2, accs: 2, narrow: 1,
 		prepare: func(a isa) {
 			high, bias, one = broadcast(a, 0xFFFF0000), broadcast(a, 0x7FFF), broadcast(a, 1)
+			if a.evex() {
+				lowest = broadcast(a, 0x10000)
+			}
 		},
 		decode: func(a isa, w width, src Op, dst []reg.VecVirtual) {
 			raw := src
@@ -74,18 +78,20 @@ func bfloat16() *layout {
 		},
 		encode: func(a isa, w width, src []reg.VecVirtual) reg.VecVirtual {
 			for _, r := range src {
-				low := w.new()
 				if a.evex() {
-					nan := c.K()
-					c.VCMPPS(Imm(3), r, r, nan)
-					c.VPANDD(w.as(high), r, nan, r)
-				} else {
-					c.VCMPPS(Imm(3), r, r, low)
-					c.VPSRLD(Imm(16), low, low)
-					c.VPANDN(r, low, r)
+					number, odd := c.K(), c.K()
+					c.VCMPPS(Imm(7), r, r, number)
+					c.VPTESTMD(w.as(lowest), r, number, odd)
+					c.VPADDD(w.as(bias), r, number, r)
+					c.VPADDD(w.as(one), r, odd, r)
+					continue
 				}
+				low := w.new()
+				c.VCMPPS(Imm(3), r, r, low)
+				c.VPSRLD(Imm(16), low, low)
+				c.VPANDN(r, low, r)
 				c.VPSRLD(Imm(16), r, low)
-				and(a, w.as(one), low, low)
+				c.VPAND(w.as(one), low, low)
 				c.VPADDD(w.as(bias), r, r)
 				c.VPADDD(low, r, r)
 			}

@@ -8,12 +8,13 @@ import (
 
 // operation is ⊕ on vectors: acc = acc ⊕ b. NaN comes out by the rule of the plain Go reference,
 // the left operand's if that is NaN, because acc is the first source of every instruction. Without
-// combine it is a copy of one source.
+// combine it works on one source: a copy, or unary, which does acc = f(acc).
 type operation struct {
 	op      string // of package kernel
 	memory  bool   // b may be a memory operand
 	prepare func(a isa)
 	combine func(a isa, w width, b Op, acc reg.VecVirtual)
+	unary   func(a isa, w width, acc reg.VecVirtual)
 }
 
 // instruction is a method of avo's Context with the operands b, x, dst: dst = x ⊕ b.
@@ -21,7 +22,7 @@ type instruction func(c *build.Context, ops ...Op)
 
 // simple is an operation that is one instruction.
 func simple(op string, do instruction) operation {
-	return operation{op, true, nil, func(_ isa, _ width, b Op, acc reg.VecVirtual) { do(c, b, acc, acc) }}
+	return operation{op: op, memory: true, combine: func(_ isa, _ width, b Op, acc reg.VecVirtual) { do(c, b, acc, acc) }}
 }
 
 // floatSet is the instructions that differ between float32 and float64.
@@ -55,7 +56,7 @@ func (s floatSet) operations() []operation {
 // done both ways round: OR of the two is −0 if either is (for Max AND is +0), and lanes with a NaN
 // take the sum, which is the NaN that is wanted. VRANGEPS orders zeros by itself.
 func (s floatSet) extreme(op string, pick, merge instruction, rng uint64) operation {
-	return operation{op, false, nil, func(a isa, w width, b Op, acc reg.VecVirtual) {
+	return operation{op: op, combine: func(a isa, w width, b Op, acc reg.VecVirtual) {
 		if a.evex() {
 			nan, r := c.K(), w.new()
 			s.cmp(c, Imm(3), b, acc, nan)
@@ -74,41 +75,36 @@ func (s floatSet) extreme(op string, pick, merge instruction, rng uint64) operat
 	}}
 }
 
-// compare64 is Min or Max of 64-bit integers where the instruction set has only a signed
-// comparison; unsigned operands have their top bits flipped for it.
-func compare64(op string, unsigned bool, evex instruction) operation {
+// compare64 is Min or Max of 64-bit integers by the signed comparison, which is all that AVX2 has;
+// unsigned operands have their top bits flipped for it.
+func compare64(op string, unsigned bool) operation {
 	var top reg.VecVirtual
-	return operation{op, false,
-		func(a isa) {
-			if unsigned && !a.evex() {
-				top = broadcast64(a, 1<<63)
-			}
-		},
-		func(a isa, w width, b Op, acc reg.VecVirtual) {
-			if a.evex() {
-				evex(c, b, acc, acc)
-				return
-			}
-			greater := w.new()
-			if unsigned {
-				fb := w.new()
-				c.VPXOR(w.as(top), b, fb)
-				c.VPXOR(w.as(top), acc, greater)
-				c.VPCMPGTQ(fb, greater, greater)
-			} else {
-				c.VPCMPGTQ(b, acc, greater) // acc > b
-			}
-			if op == "Min" {
-				c.VBLENDVPD(greater, b, acc, acc)
-			} else {
-				c.VBLENDVPD(greater, acc, b, acc)
-			}
-		}}
+	o := operation{op: op}
+	if unsigned {
+		o.prepare = func(a isa) { top = broadcast64(a, 1<<63) }
+	}
+	o.combine = func(_ isa, w width, b Op, acc reg.VecVirtual) {
+		greater := w.new() // acc > b
+		if unsigned {
+			flipped := w.new()
+			c.VPXOR(w.as(top), b, flipped)
+			c.VPXOR(w.as(top), acc, greater)
+			c.VPCMPGTQ(flipped, greater, greater)
+		} else {
+			c.VPCMPGTQ(b, acc, greater)
+		}
+		if op == "Min" {
+			c.VBLENDVPD(greater, b, acc, acc)
+		} else {
+			c.VBLENDVPD(greater, acc, b, acc)
+		}
+	}
+	return o
 }
 
 // multiply64 is the lower half of a 64-bit product, from 32-bit ones where there is no VPMULLQ.
 func multiply64() operation {
-	return operation{"Prod", false, nil, func(a isa, w width, b Op, acc reg.VecVirtual) {
+	return operation{op: "Prod", combine: func(a isa, w width, b Op, acc reg.VecVirtual) {
 		if a.evex() {
 			c.VPMULLQ(b, acc, acc)
 			return
