@@ -221,13 +221,14 @@ func testKilledWhileMapped(t *testing.T, open Opener) {
 
 // A rank that sleeps on its bell, which its OnLost rings, hears of the loss.
 func testKilledWhileWeSleep(t *testing.T, open Opener) {
-	var bell rdma.Bell
+	bells := make(chan rdma.Bell, 1) // filled long before the loss
 	var lost lostLog
 	s, c := withChild(t, open, rdma.EndpointOptions{OnLost: func(err error) {
 		lost.add(err)
-		bell.Ring()
+		(<-bells).Ring()
 	}})
-	bell = bellOf(t, s.dev)
+	bell := bellOf(t, s.dev)
+	bells <- bell
 	c.do(t, order{Do: "nothing"})
 	bell.Arm()
 	c.kill()
