@@ -18,6 +18,11 @@
 // [FromEnv] reads what the launcher left in the environment (docs/launchers.md has the table).
 // [Connect] forms the group over TCP (docs/wire-bootstrap.md specifies every byte). [Local] forms one
 // out of goroutines.
+//
+// # Several groups
+//
+// The ranks of a group make further groups without a launcher's help: the new root listens on any port
+// and tells the others its address with AllGather. [Split] does that.
 package bootstrap
 
 import (
@@ -26,6 +31,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/gccl/gccl/bootstrap/store"
 )
 
 // Group is the control plane of one communicator, as one of its ranks sees it.
@@ -80,6 +87,24 @@ type Config struct {
 	// rank 0 takes the first free one, "[v6]:port", or several of these with commas between them,
 	// which are tried in parallel. A host name may resolve late and to several addresses.
 	Root string
+
+	// RootIsGuess marks a Root that was concluded from a list of hosts. Rank 0 then fails with a
+	// clear text if it finds itself on another host.
+	RootIsGuess bool
+
+	// Rendezvous names a key-value store in which rank 0, listening on any port, publishes its
+	// addresses: "file:///dir" (a directory that all ranks share) or "tcp://host:port" (a server, see
+	// store.Serve). It is used if Root is empty.
+	Rendezvous string
+
+	// Store is such a store, opened by the caller, for those that have no URL here, like etcd. It
+	// goes before Rendezvous and stays open.
+	Store store.Store
+
+	// PMIFD is the file descriptor of a process manager that speaks PMI-1, through which rank 0
+	// publishes its addresses if neither Root nor a store is given. 0: none. It serves one Connect of
+	// a process; see the package documentation for further groups.
+	PMIFD int
 
 	// Listener, if not nil, is the socket on which rank 0 accepts, bound beforehand so that nobody
 	// else can take the port between choice and use. Other ranks ignore it. Connect closes it.

@@ -3,6 +3,7 @@ package bootstrap
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/netip"
 	"os"
 
@@ -45,32 +46,78 @@ func connect(ctx context.Context, cfg *Config) (Group, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, cfg.Timeout,
 		fmt.Errorf("%v have passed (GCCL_TIMEOUT)", cfg.Timeout))
 	defer cancel()
-	if cfg.Secret == "" {
-		cfg.Logger.Warn("the job has no secret: its connections keep out strays, not attackers; set GCCL_SECRET")
-	}
 	g := newGroup(cfg)
-	self := wire.Identity{PID: uint32(os.Getpid())}
-	if self.Host, err = os.Hostname(); err != nil {
-		self.Host = "unknown host"
-	}
-	if cfg.Rank == 0 {
-		err = host(ctx, g, cfg, targets, self)
-	} else {
-		err = join(ctx, g, cfg, targets, self)
-	}
-	if err != nil {
+	if err := form(ctx, g, cfg, targets); err != nil {
 		g.Close()
 		return nil, err
 	}
 	return g, nil
 }
 
-// host takes g from nothing to a root with children.
-func host(ctx context.Context, g *group, cfg *Config, targets []meet.Target, self wire.Identity) error {
-	listeners, err := listenRoot(ctx, cfg, targets)
+// form takes g from nothing to a group that is ready for use.
+func form(ctx context.Context, g *group, cfg *Config, targets []meet.Target) error {
+	if err := reserveFDs(g.fdBudget(), cfg.Logger); err != nil {
+		return err
+	}
+	self := wire.Identity{PID: uint32(os.Getpid())}
+	var err error
+	if self.Host, err = os.Hostname(); err != nil {
+		self.Host = "unknown host"
+	}
+	var b board
+	if cfg.Root == "" && !(cfg.Rank == 0 && cfg.Listener != nil && !cfg.hasBoard()) {
+		if b, err = openBoard(ctx, cfg); err != nil {
+			return err
+		}
+		defer b.close(ctx)
+	}
+	if cfg.Rank == 0 {
+		listeners, err := listenersOf(ctx, b, cfg, targets)
+		if err != nil {
+			return err
+		}
+		cfg.warnOpen()
+		return host(ctx, g, cfg, listeners, self)
+	}
+	var conn *wire.Conn
+	if b != nil {
+		conn, err = follow(ctx, b, cfg)
+	} else {
+		conn, err = reach(ctx, cfg, targets)
+	}
 	if err != nil {
 		return err
 	}
+	cfg.warnOpen()
+	return join(ctx, g, cfg, conn, self)
+}
+
+// warnOpen says that the job is not protected.
+func (cfg *Config) warnOpen() {
+	if cfg.Secret == "" && cfg.Rank == 0 {
+		cfg.Logger.Warn("the job has no secret: its handshakes keep out strays, not attackers; set GCCL_SECRET")
+	}
+}
+
+// fdBudget returns how many file descriptors a rank opens at most while it connects: for its listeners,
+// for the root and the parent, for its children, and at the root for everybody.
+func (g *group) fdBudget() int {
+	if g.rank == 0 {
+		return 2 + g.size - 1
+	}
+	return 4 + len(g.place.children)
+}
+
+// listenersOf returns the sockets on which rank 0 accepts.
+func listenersOf(ctx context.Context, b board, cfg *Config, targets []meet.Target) ([]net.Listener, error) {
+	if b != nil {
+		return announce(ctx, b, cfg)
+	}
+	return listenRoot(ctx, cfg, targets)
+}
+
+// host takes g from listening sockets to a root with children.
+func host(ctx context.Context, g *group, cfg *Config, listeners []net.Listener, self wire.Identity) error {
 	d := meet.Open(meet.NewBadge(cfg.Secret, cfg.RunID, cfg.Epoch), wire.Register, 0, g.log, listeners)
 	defer d.Close()
 	r, err := register(ctx, g, d, self)
@@ -82,6 +129,16 @@ func host(ctx context.Context, g *group, cfg *Config, targets []meet.Target, sel
 	}
 	_, err = g.collective(ctx, wire.Barrier, nil)
 	return err
+}
+
+// hasBoard says whether there is a place where rank 0 puts up its address.
+func (cfg *Config) hasBoard() bool {
+	return cfg.Store != nil || cfg.Rendezvous != "" || cfg.PMIFD != 0
+}
+
+// scattered says whether the ranks are known to be on several hosts.
+func (cfg *Config) scattered() bool {
+	return cfg.LocalSize > 0 && cfg.LocalSize < cfg.Size && !cfg.AllowLoopback
 }
 
 // check validates the configuration, fills in defaults and returns the root's addresses.
@@ -109,22 +166,22 @@ func (cfg *Config) check() ([]meet.Target, error) {
 			return nil, fmt.Errorf("%w: %w", ErrConfig, err)
 		}
 	}
-	if cfg.Root == "" && cfg.Rank == 0 && cfg.Listener != nil {
-		return nil, nil
-	}
 	if cfg.Root == "" {
+		if cfg.hasBoard() || cfg.Rank == 0 && cfg.Listener != nil {
+			return nil, nil
+		}
 		return nil, fmt.Errorf("%w: nothing says where rank 0 is: set GCCL_ROOT=host:port or GCCL_RENDEZVOUS", ErrConfig)
 	}
 	targets, err := meet.ParseTargets(cfg.Root)
 	if err != nil {
 		return nil, err
 	}
-	scattered := cfg.LocalSize > 0 && cfg.LocalSize < cfg.Size && !cfg.AllowLoopback
 	for _, t := range targets {
 		if ip, err := netip.ParseAddr(t.Host); err == nil && ip.IsUnspecified() {
 			return nil, fmt.Errorf("%w: root %s is no address that one can connect to", ErrConfig, cfg.Root)
 		}
-		if scattered && t.IsLoopback() {
+		// Some launchers tell rank 0 "localhost" and the others its real name.
+		if cfg.scattered() && t.IsLoopback() && (cfg.Rank != 0 || t.IsIP()) {
 			return nil, fmt.Errorf("%w: root %s is a loopback address, but of %d ranks only %d are on this host",
 				ErrConfig, cfg.Root, cfg.Size, cfg.LocalSize)
 		}

@@ -27,7 +27,12 @@ func listenRoot(ctx context.Context, cfg *Config, targets []meet.Target) ([]net.
 	if err != nil {
 		return nil, err
 	}
-	hosts := bindHosts(targets, local)
+	if cfg.RootIsGuess {
+		if err := verifyGuess(ctx, cfg, targets, local); err != nil {
+			return nil, err
+		}
+	}
+	hosts := bindHosts(targets, local, cfg.LocalSize == cfg.Size)
 	first, last := targets[0].First, targets[0].Last
 	waiting, cancel := context.WithTimeout(ctx, bindPatience)
 	defer cancel()
@@ -110,17 +115,18 @@ func closeAll(listeners []net.Listener) {
 	}
 }
 
-// bindHosts returns what to bind for targets: loopback only if they mean nothing else, their own
+// bindHosts returns what to bind for targets: loopback only if they are its addresses, their own
 // addresses if these are known to be local, and else all addresses, as a name may mean one address
-// here and another elsewhere.
-func bindHosts(targets []meet.Target, local []netip.Addr) []string {
+// here and another elsewhere. Even "localhost" may be what only rank 0 was told, unless all ranks are
+// on this host.
+func bindHosts(targets []meet.Target, local []netip.Addr, oneHost bool) []string {
 	var hosts []string
 	for _, t := range targets {
 		ip, err := netip.ParseAddr(t.Host)
 		switch {
 		case err == nil && (ip.IsLoopback() || slices.Contains(local, ip.Unmap())):
 			hosts = append(hosts, t.Host)
-		case err != nil && t.IsLoopback():
+		case err != nil && t.IsLoopback() && oneHost:
 			hosts = append(hosts, "127.0.0.1", "::1")
 		default:
 			return []string{""}
@@ -128,6 +134,35 @@ func bindHosts(targets []meet.Target, local []netip.Addr) []string {
 	}
 	slices.Sort(hosts)
 	return slices.Compact(hosts)
+}
+
+// verifyGuess fails if rank 0 finds that none of the targets is this host. Names that do not resolve
+// prove nothing.
+func verifyGuess(ctx context.Context, cfg *Config, targets []meet.Target, local []netip.Addr) error {
+	resolved := false
+	for _, t := range targets {
+		ips := []string{t.Host}
+		if !t.IsIP() {
+			var err error
+			if ips, err = net.DefaultResolver.LookupHost(ctx, t.Host); err != nil {
+				continue
+			}
+		}
+		for _, text := range ips {
+			ip, err := netip.ParseAddr(text)
+			if err != nil {
+				continue
+			}
+			if resolved = true; ip.IsLoopback() || slices.Contains(local, ip.Unmap()) {
+				return nil
+			}
+		}
+	}
+	if !resolved {
+		return nil
+	}
+	return fmt.Errorf("%w: the launcher's variables lead to %s, but rank 0 runs on another host: set GCCL_ROOT=host:port",
+		ErrConfig, cfg.Root)
 }
 
 func localAddrs() ([]netip.Addr, error) {

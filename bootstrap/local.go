@@ -13,10 +13,10 @@ func Local(n int) []Group {
 	if n < 1 {
 		panic(fmt.Sprintf("bootstrap: Local(%d): a group has at least one rank", n))
 	}
-	hub := &localHub{size: n, broken: make(chan struct{}), closed: make([]bool, n)}
+	hub := newLocalHub(n)
 	groups := make([]Group, n)
 	for r := range groups {
-		groups[r] = &localGroup{hub: hub, rank: r, done: make(chan struct{})}
+		groups[r] = hub.group(r)
 	}
 	return groups
 }
@@ -31,6 +31,17 @@ type localHub struct {
 	round  *localRound // the collective that some ranks have entered and not all; nil between two
 	closed []bool
 	cause  error
+
+	parts  map[splitID]*localHub // groups that not all their ranks have joined yet
+	joined int                   // of this group, while it is one of its parent's parts
+}
+
+func newLocalHub(size int) *localHub {
+	return &localHub{size: size, broken: make(chan struct{}), closed: make([]bool, size)}
+}
+
+func (h *localHub) group(rank int) Group {
+	return &localGroup{hub: h, rank: rank, done: make(chan struct{})}
 }
 
 // localRound is one collective. Its contents may be read without the lock once done is closed.
@@ -48,6 +59,8 @@ type localGroup struct {
 	rank int
 	once sync.Once
 	done chan struct{}
+
+	splits int // how often this rank has split the group
 }
 
 func (g *localGroup) Rank() int { return g.rank }

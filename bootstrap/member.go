@@ -12,28 +12,29 @@ import (
 	"github.com/gccl/gccl/bootstrap/internal/wire"
 )
 
-// join takes g from nothing to a rank with a parent and children.
-func join(ctx context.Context, g *group, cfg *Config, targets []meet.Target, self wire.Identity) error {
-	b := meet.NewBadge(cfg.Secret, cfg.RunID, cfg.Epoch)
-	hello := wire.Hello{
-		Purpose: wire.Register, Run: b.Run, Epoch: b.Epoch,
-		Rank: uint32(g.rank), Size: uint32(g.size),
-	}
-	remote := cfg.LocalSize > 0 && cfg.LocalSize < cfg.Size && !cfg.AllowLoopback
+// reach connects to the root by its addresses and authenticates both ends.
+func reach(ctx context.Context, cfg *Config, targets []meet.Target) (*wire.Conn, error) {
+	badge := meet.NewBadge(cfg.Secret, cfg.RunID, cfg.Epoch)
 	root := &meet.Caller{
-		Badge: b, Hello: hello, Targets: targets, What: "rank 0", Remote: remote,
+		Badge: badge, Targets: targets, What: "rank 0", Remote: cfg.scattered(),
+		Hello: wire.Hello{
+			Purpose: wire.Register, Run: badge.Run, Epoch: badge.Epoch,
+			Rank: uint32(cfg.Rank), Size: uint32(cfg.Size),
+		},
 	}
-	conn, err := root.Call(ctx)
-	if err != nil {
-		return err
-	}
+	return root.Call(ctx)
+}
+
+// join takes g from a connection to the root to a rank with a parent and children.
+func join(ctx context.Context, g *group, cfg *Config, conn *wire.Conn, self wire.Identity) error {
+	var err error
 	onLoopback := false
 	if reached, err := netip.ParseAddrPort(conn.Net().RemoteAddr().String()); err == nil {
 		onLoopback = reached.Addr().IsLoopback()
 	}
 	var d *meet.Door
 	if len(g.place.children) > 0 {
-		if d, self.Addrs, err = openParentDoor(ctx, g, cfg, conn.Net().LocalAddr(), onLoopback && !remote); err != nil {
+		if d, self.Addrs, err = openParentDoor(ctx, g, cfg, conn.Net().LocalAddr(), onLoopback && !cfg.scattered()); err != nil {
 			conn.Net().Close()
 			return err
 		}
@@ -43,7 +44,7 @@ func join(ctx context.Context, g *group, cfg *Config, targets []meet.Target, sel
 	if err != nil {
 		return err
 	}
-	if err := g.attach(ctx, b, hello, registration, assignment, self); err != nil {
+	if err := g.attach(ctx, cfg, registration, assignment, self); err != nil {
 		return g.fail(err)
 	}
 	if d != nil {
@@ -128,14 +129,20 @@ func (g *group) orders(ctx context.Context, root *link) (wire.Frame, error) {
 }
 
 // attach links this rank to its parent, over the registration's connection if that is the root.
-func (g *group) attach(ctx context.Context, b meet.Badge, hello wire.Hello, registration *link, a wire.Assignment, self wire.Identity) error {
+func (g *group) attach(ctx context.Context, cfg *Config, registration *link, a wire.Assignment, self wire.Identity) error {
 	if a.Parent == 0 {
 		registration.who = processOf(a.Identity)
 		g.parent = registration
 		return nil
 	}
-	hello.Purpose, hello.Target = wire.Link, a.Parent
-	c := &meet.Caller{Badge: b, Hello: hello, What: fmt.Sprintf("rank %d", a.Parent)}
+	badge := meet.NewBadge(cfg.Secret, cfg.RunID, cfg.Epoch)
+	c := &meet.Caller{
+		Badge: badge, What: fmt.Sprintf("rank %d", a.Parent),
+		Hello: wire.Hello{
+			Purpose: wire.Link, Run: badge.Run, Epoch: badge.Epoch,
+			Rank: uint32(g.rank), Size: uint32(g.size), Target: a.Parent,
+		},
+	}
 	for _, addr := range a.Addrs {
 		ap, err := netip.ParseAddrPort(addr)
 		if err != nil {

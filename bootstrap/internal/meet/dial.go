@@ -114,7 +114,7 @@ func (a *attempts) follow(ctx context.Context, t Target) {
 	pause := FirstPause
 	for {
 		ips := []string{t.Host}
-		fixed := isIP(t.Host)
+		fixed := t.IsIP()
 		if !fixed {
 			var err error
 			if ips, err = a.Resolve(ctx, t.Host); err != nil {

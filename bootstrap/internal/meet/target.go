@@ -51,8 +51,9 @@ func ParsePorts(text string) (first, last int, err error) {
 	return first, last, nil
 }
 
-func isIP(host string) bool {
-	_, err := netip.ParseAddr(host)
+// IsIP says whether the host is an address rather than a name.
+func (t Target) IsIP() bool {
+	_, err := netip.ParseAddr(t.Host)
 	return err == nil
 }
 
