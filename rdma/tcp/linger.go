@@ -15,7 +15,7 @@ const (
 	lingerTick = 20 * time.Millisecond
 	// lingerIdle is how long it may take none of it. Then the connection is reset, so that a peer that
 	// does not poll hears of the end.
-	lingerIdle = 500 * time.Millisecond
+	lingerIdle = 200 * time.Millisecond
 	// lingerMax bounds the whole.
 	lingerMax = 10 * time.Second
 )

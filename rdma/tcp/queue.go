@@ -20,6 +20,8 @@ const (
 	hotMax = 2
 	// coldAfter is after how many reads in a row that found nothing a hot socket is left to epoll.
 	coldAfter = 64
+	// spinAfter is after how many polls without Arm a queue is taken to be polled, not slept on.
+	spinAfter = 64
 	// epollEvery is how often, while hot sockets have something, epoll is asked about the others.
 	epollEvery = 8
 )
@@ -39,19 +41,22 @@ type queue struct {
 	harvests atomic.Int32 // endpoints with finished writes
 	blocked  atomic.Int32 // lanes with a full socket
 
-	mu     sync.Mutex
-	closed bool
-	lanes  []*lane
-	slots  []*lane // by the number that epoll events carry; nil: gone
-	again  []*lane // have more than the last Poll took
-	turn   int     // of the lanes that are read directly
-	polls  uint64
-	hot    []*lane
-	ended  []ending // to be told when mu is free
-	in     int
-	out    int
-	events [64]unix.EpollEvent
-	watch  *watcher
+	mu        sync.Mutex
+	closed    bool
+	lanes     []*lane
+	slots     []*lane // by the number that epoll events carry; nil: gone
+	again     []*lane // have more than the last Poll took
+	turn      int     // of the lanes that are read directly
+	polls     uint64
+	skipped   bool // the last Poll only harvested
+	idle      int  // polls since the last Arm
+	listening bool // as an armed queue
+	hot       []*lane
+	ended     []ending // to be told when mu is free
+	in        int
+	out       int
+	events    [64]unix.EpollEvent
+	watch     *watcher
 }
 
 // ending is an endpoint that broke, with why.
@@ -95,20 +100,48 @@ func (q *queue) addLocked(lanes []*lane) error {
 	for i, l := range lanes {
 		l.slot = int32(len(q.slots))
 		q.slots = append(q.slots, l)
-		err := control(q.in, unix.EPOLL_CTL_ADD, l.fd, unix.EPOLLIN, l.slot)
-		if err == nil {
-			err = control(q.out, unix.EPOLL_CTL_ADD, l.fd, unix.EPOLLOUT|unix.EPOLLET, l.slot)
-		}
-		if err == nil {
-			err = q.watch.add(l)
-		}
-		if err != nil {
+		if err := q.watch.add(l); err != nil {
 			q.removeLocked(lanes[:i+1])
 			return fmt.Errorf("epoll: %w", err)
 		}
 		q.lanes = append(q.lanes, l)
 	}
+	if q.listening || len(q.lanes) > directMax {
+		if err := q.listenLocked(q.lanes); err != nil {
+			q.removeLocked(lanes)
+			return err
+		}
+	}
 	return nil
+}
+
+// listenLocked has the in set tell about lanes.
+func (q *queue) listenLocked(lanes []*lane) error {
+	for _, l := range lanes {
+		if l.in.listed || l.in.eof || l.e.dead.Load() {
+			continue
+		}
+		if err := control(q.in, unix.EPOLL_CTL_ADD, l.fd, unix.EPOLLIN, l.slot); err != nil {
+			return fmt.Errorf("epoll: %w", err)
+		}
+		l.in.listed = true
+	}
+	return nil
+}
+
+// spinLocked gives up what an armed queue needs and a polled one only pays for: each wakes a chain
+// of epoll sets for each packet that comes.
+func (q *queue) spinLocked() {
+	q.listening = false
+	q.watch.disarm()
+	if len(q.lanes) <= directMax {
+		for _, l := range q.lanes {
+			if l.in.listed {
+				q.stopReading(l)
+				l.in.listed = false
+			}
+		}
+	}
 }
 
 // control is epoll_ctl with a number to be returned in events.
@@ -126,7 +159,9 @@ func (q *queue) removeLocked(lanes []*lane) {
 		q.lanes = without(q.lanes, l)
 		q.hot = without(q.hot, l)
 		q.again = without(q.again, l)
-		_ = unix.EpollCtl(q.out, unix.EPOLL_CTL_DEL, l.fd, nil)
+		if l.out.listed {
+			_ = unix.EpollCtl(q.out, unix.EPOLL_CTL_DEL, l.fd, nil)
+		}
 	}
 	q.unwatch(lanes)
 }
@@ -159,10 +194,20 @@ func (q *queue) Poll(cs []rdma.Completion) (int, error) {
 		return 0, fmt.Errorf("%w: completion queue", rdma.ErrClosed)
 	}
 	q.polls++
+	if q.idle++; q.listening && q.idle > spinAfter && !q.armed.Load() {
+		q.spinLocked()
+	}
 	n := 0
 	if q.harvests.Load() > 0 {
 		n = q.harvestLocked(cs)
 	}
+	if n > 0 && !q.skipped {
+		// The caller has something to do and will poll again: the next Poll asks the kernel.
+		q.skipped = true
+		q.mu.Unlock()
+		return n, nil
+	}
+	q.skipped = false
 	n += q.readLocked(cs[n:])
 	q.sendLocked()
 	if n < len(cs) && q.harvests.Load() > 0 {
@@ -343,7 +388,12 @@ func (q *queue) Arm() error {
 	for _, l := range q.lanes {
 		now = now || (l.e.tx.wants.Load() && q.blocked.Load() == 0)
 	}
-	err := q.watch.arm()
+	q.idle = 0
+	err := q.listenLocked(q.lanes)
+	if err == nil {
+		err = q.watch.arm(q.listening)
+		q.listening = true
+	}
 	q.mu.Unlock()
 	if now {
 		q.notify()

@@ -13,9 +13,12 @@ import (
 )
 
 const (
-	// inBuffer holds headers, short payloads whole and the beginning of long ones. A larger one has
-	// more of a long payload copied twice, a smaller one needs more calls.
-	inBuffer = 8 << 10
+	// inBuffer holds headers and short payloads, which then need one call, and one copy more than
+	// long ones.
+	inBuffer = 32 << 10
+	// inLongBuffer is how much of it is used while frames are longer than that: the beginning of the
+	// next payload is copied twice.
+	inLongBuffer = 1 << 10
 	// readBudget bounds what one Poll reads from one socket.
 	readBudget = 4 << 20
 )
@@ -42,6 +45,7 @@ type inLane struct {
 	errno  syscall.Errno // like this
 	idle   int           // reads in a row that found nothing
 	hot    bool          // polled directly, see queue
+	listed bool          // in the in set of the queue
 	again  bool          // in the queue's again list
 }
 
@@ -106,19 +110,23 @@ func (l *lane) read() (got, asked int, errno syscall.Errno) {
 	}
 	in.w = copy(in.buf, in.buf[in.r:in.w])
 	in.r = 0
+	limit := len(in.buf)
+	if in.h.length >= inBuffer { // the next frame is likely to be as long
+		limit = inLongBuffer
+	}
+	space := in.buf[in.w:max(in.w, limit)]
 	if in.state != inPayload {
-		got, errno = in.vec.recv(l.fd, nil, in.buf[in.w:])
-		asked = len(in.buf) - in.w
+		got, errno = in.vec.recv(l.fd, nil, space)
 		in.w += got
-		return got, asked, errno
+		return got, len(space), errno
 	}
 	in.region.landing.RLock()
 	defer in.region.landing.RUnlock()
 	if in.region.closed.Load() {
 		return 0, 0, syscall.EFAULT
 	}
-	got, errno = in.vec.recv(l.fd, in.left, in.buf[in.w:])
-	asked = len(in.left) + len(in.buf) - in.w
+	got, errno = in.vec.recv(l.fd, in.left, space)
+	asked = len(in.left) + len(space)
 	direct := min(got, len(in.left))
 	l.landed(in.left[:direct])
 	in.w += got - direct

@@ -82,6 +82,7 @@ type outLane struct {
 	big     []byte   // the payload of the last header, if it is long
 	credits []uint64 // writes with a frame in stage
 	blocked bool     // the socket is full
+	listed  bool     // in the queue's out set
 }
 
 func (o *outLane) empty() bool { return o.sent == len(o.stage) && len(o.big) == 0 }
@@ -232,6 +233,10 @@ func (t *transmitter) blockLocked(l *lane, blocked bool) {
 	l.out.blocked = blocked
 	if blocked {
 		t.e.cq.blocked.Add(1)
+		if !l.out.listed {
+			l.out.listed = true
+			_ = control(t.e.cq.out, unix.EPOLL_CTL_ADD, l.fd, unix.EPOLLOUT|unix.EPOLLET, l.slot)
+		}
 	} else {
 		t.e.cq.blocked.Add(-1)
 	}

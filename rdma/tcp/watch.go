@@ -17,8 +17,13 @@ const (
 	slotOut = -2
 )
 
-// grace is how long a queue that is not being polled may leave an ended connection undiscovered.
-const grace = 10 * time.Millisecond
+const (
+	// grace is how long a queue that is not being polled may leave an ended connection undiscovered.
+	grace = 10 * time.Millisecond
+	// patience is how long the user may leave unpolled what the peer sent before it ended its
+	// stream, until he is told of the end. There is none for a connection that was reset.
+	patience = 500 * time.Millisecond
+)
 
 // watcher sleeps in the runtime's poller until a connection ends, or an armed queue has something.
 type watcher struct {
@@ -42,12 +47,6 @@ func newWatcher(q *queue) (*watcher, error) {
 		_ = w.file.Close()
 		return nil, err
 	}
-	for slot, set := range map[int32]int{slotIn: q.in, slotOut: q.out} {
-		if err := control(fd, unix.EPOLL_CTL_ADD, set, 0, slot); err != nil {
-			_ = w.file.Close()
-			return nil, err
-		}
-	}
 	go w.run()
 	return w, nil
 }
@@ -59,15 +58,34 @@ func (w *watcher) add(l *lane) error {
 
 func (w *watcher) remove(l *lane) { _ = unix.EpollCtl(w.fd, unix.EPOLL_CTL_DEL, l.fd, nil) }
 
-// arm asks for one event when one of the other sets has something.
-func (w *watcher) arm() error {
-	for slot, set := range map[int32]int{slotIn: w.q.in, slotOut: w.q.out} {
-		if err := control(w.fd, unix.EPOLL_CTL_MOD, set, unix.EPOLLIN|unix.EPOLLONESHOT, slot); err != nil {
+// arm asks for one event when one of the other sets has something. again: the sets are there from
+// the last time.
+func (w *watcher) arm(again bool) error {
+	op := unix.EPOLL_CTL_ADD
+	if again {
+		op = unix.EPOLL_CTL_MOD
+	}
+	for _, s := range w.sets() {
+		if err := control(w.fd, op, s.fd, unix.EPOLLIN|unix.EPOLLONESHOT, s.slot); err != nil {
 			return fmt.Errorf("tcp: arm: %w", err)
 		}
 	}
 	return nil
 }
+
+// disarm takes the other sets out.
+func (w *watcher) disarm() {
+	for _, s := range w.sets() {
+		_ = unix.EpollCtl(w.fd, unix.EPOLL_CTL_DEL, s.fd, nil)
+	}
+}
+
+type set struct {
+	fd   int
+	slot int32
+}
+
+func (w *watcher) sets() [2]set { return [2]set{{w.q.in, slotIn}, {w.q.out, slotOut}} }
 
 // close ends the goroutine.
 func (w *watcher) close() { _ = w.file.Close() }
@@ -88,18 +106,21 @@ func (w *watcher) run() {
 			if ev.Fd < 0 {
 				w.q.notify()
 			} else {
-				w.q.ending(ev.Fd)
+				w.q.ending(ev.Fd, ev.Events&unix.EPOLLERR != 0)
 			}
 		}
 	}
 }
 
 // ending begins to look after a lane whose connection has ended.
-func (q *queue) ending(slot int32) {
+func (q *queue) ending(slot int32, reset bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if l := q.slots[slot]; l != nil {
-		polls, deadline := q.polls, time.Now().Add(q.dev.opts.DeadAfter/3)
+		polls, deadline := q.polls, time.Now()
+		if !reset {
+			deadline = deadline.Add(patience)
+		}
 		time.AfterFunc(grace, func() { q.checkEnd(l, polls, deadline) })
 	}
 }
