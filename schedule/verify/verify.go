@@ -29,12 +29,14 @@ type Options struct {
 	// Windows is how many replays follow each other without a barrier; 0 means 2.
 	Windows int
 	// Links are the links to try. Nil: the tightest ones that the schedule's Ahead allows, for
-	// chunks of one segment and of several.
+	// chunks of one segment and of several. Empty: none.
 	Links []Links
 	// Channels is the number of copies of the algorithm (see [schedule.Channels]); 0 means 1.
 	Channels int
 	// SkipOrder leaves out races, Early and Lazy, whose cost grows with the square of the ranks.
 	SkipOrder bool
+	// SkipInPlace leaves out the second run, in place.
+	SkipInPlace bool
 }
 
 // Links says how long links are.
@@ -101,7 +103,7 @@ func check(size int, opts Options, next func(int) (schedule.Schedule, error)) (R
 	}
 	rep := describe(p)
 	modes := []bool{false, true}
-	if p.Heads[0].Disjoint {
+	if p.Heads[0].Disjoint || opts.SkipInPlace {
 		modes = modes[:1]
 	}
 	for _, inPlace := range modes {
