@@ -90,6 +90,9 @@ func NewLocal(ctx context.Context, n int, cfg Config) ([]*Comm, error) {
 	return comms, nil
 }
 
+// maxStash bounds the memory for messages that arrive before their Recv: beyond it senders wait.
+const maxStash = 1 << 30
+
 // openDevices opens the wanted providers. One that cannot work here is left out, loudly; none at
 // all is an error, and so is any under Strict.
 func (c *Comm) openDevices() error {
@@ -187,7 +190,13 @@ func (c *Comm) connect(ctx context.Context) error {
 	if err := c.group.Barrier(ctx); err != nil {
 		return err
 	}
-	c.engine = executor.New(c.mesh, executor.Options{Wait: c.waiting(), LendMin: c.cfg.LendMin})
+	o := executor.Options{Wait: c.waiting(), LendMin: c.cfg.LendMin, StashMax: maxStash}
+	for r := range c.size {
+		if p := c.mesh.Peer(r); p != nil {
+			o.Transfers = append(o.Transfers, p.Receiver(c.geo.Lanes-1))
+		}
+	}
+	c.engine = executor.New(c.mesh, o)
 	c.log.Info("communicator ready", c.fields()...)
 	return nil
 }

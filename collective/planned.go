@@ -124,7 +124,11 @@ func (c *Comm) makePlan(key planKey, sh *shape) (*planned, error) {
 		p.fp = mix(p.fp, 1)
 	}
 	if key.uneven && !lay.Pairwise {
-		p.fp = hashInts(p.fp, append(slices.Clone(sh.in), sh.out...))
+		counts := sh.out
+		if key.kind == ReduceScatter {
+			counts = sh.in
+		}
+		p.fp = hashInts(p.fp, counts)
 	}
 	return p, nil
 }

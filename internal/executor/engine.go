@@ -37,16 +37,18 @@ type Job struct {
 
 // Engine runs plans over the links of one mesh; one goroutine at a time uses it.
 type Engine struct {
-	mesh    *link.Mesh
-	wait    Wait
-	wire    bool
-	lendMin int
-	scratch []byte
-	lanes   []lane
-	left    int          // lanes that are not over
-	since   time.Time    // when polling in vain began
-	waiting time.Time    // when the run first had to wait
-	suspect *link.Notice // a peer was gone at the last check, and nothing has moved since
+	mesh      *link.Mesh
+	wait      Wait
+	wire      bool
+	lendMin   int
+	scratch   []byte
+	lanes     []lane
+	transfers []link.Receiver
+	stashMax  int
+	left      int          // lanes that are not over
+	since     time.Time    // when polling in vain began
+	waiting   time.Time    // when the run first had to wait
+	suspect   *link.Notice // a peer was gone at the last check, and nothing has moved since
 
 	// Lists of the current piece, kept to save allocations.
 	srcs [][]byte
@@ -82,11 +84,15 @@ type Options struct {
 	Wait Wait
 	// LendMin is the shortest transfer, in bytes, that is lent and not copied.
 	LendMin int
+	// Transfers are the receiving halves of the lane of single transfers. What arrives there unasked
+	// is copied to memory, of which up to StashMax bytes are held.
+	Transfers []link.Receiver
+	StashMax  int
 }
 
 // New returns an engine for a connected mesh.
 func New(m *link.Mesh, o Options) *Engine {
-	return &Engine{mesh: m, wait: o.Wait, wire: m.NeedsProgress(), lendMin: max(1, o.LendMin)}
+	return &Engine{mesh: m, wait: o.Wait, wire: m.NeedsProgress(), lendMin: max(1, o.LendMin), transfers: o.Transfers, stashMax: o.StashMax}
 }
 
 // Gone is the error of a run that waits for a rank that will send nothing more, or whose mesh

@@ -46,6 +46,9 @@ func (e *Engine) idle(ctx context.Context, timeout time.Duration, idle int) erro
 	if idle < checkEvery {
 		e.since = now
 	}
+	if moved, err := e.stash(); moved || err != nil {
+		return err
+	}
 	if now.Sub(e.since) < e.wait.Sleep {
 		return nil
 	}
@@ -130,4 +133,26 @@ func (e *Engine) gone() *link.Notice {
 		}
 	}
 	return nil
+}
+
+// stash takes in what peers send on the lane of transfers and nobody asked for yet, so that a rank
+// that sends before it receives, or is in a collective meanwhile, does not hold up its peers for
+// want of slots.
+func (e *Engine) stash() (moved bool, err error) {
+	held := 0
+	for _, r := range e.transfers {
+		held += r.Stashed()
+	}
+	for _, r := range e.transfers {
+		if held >= e.stashMax {
+			break
+		}
+		n, k, err := r.Stash(e.stashMax - held)
+		if err != nil {
+			return moved, err
+		}
+		held += n
+		moved = moved || k > 0
+	}
+	return moved, nil
 }

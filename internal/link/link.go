@@ -26,6 +26,12 @@ type Receiver interface {
 	Peek(c *Call) (*Message, error)
 	// Advance consumes n bytes; the message ends when none is left, and its slot returns to the sender.
 	Advance(n int)
+	// Stash copies every message that is there, unless one is half consumed, to memory of its own and
+	// returns their slots. Peek gives them first from then on. It returns the bytes copied, which are
+	// about max at most, and the number of messages.
+	Stash(max int) (bytes, messages int, err error)
+	// Stashed is how many bytes it holds so.
+	Stashed() int
 }
 
 // Message is a view of the rest of a received message.

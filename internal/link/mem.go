@@ -99,13 +99,18 @@ type memReceiver struct {
 	credit   *atomic.Uint64 // in the peer's arena
 	mask     uint32
 	next     uint32 // sequence number of the message to consume
-	open     bool   // the message at next has been parsed
+	open     bool   // the current message has been parsed
+	stashed  bool   // it is the first of the stash, not the one at next
 	cur      Message
+	stash    stash
 }
 
 func (r *memReceiver) Peek(c *Call) (*Message, error) {
 	if r.open {
 		return &r.cur, nil
+	}
+	if r.stash.kept != nil {
+		return r.unstash(c)
 	}
 	h := r.headers[r.next&r.mask]
 	v := h.pub.Load()
@@ -132,9 +137,46 @@ func (r *memReceiver) Advance(n int) {
 		return
 	}
 	r.open = false
+	if r.stashed {
+		r.stashed = false
+		r.stash.drop()
+		return
+	}
+	r.free()
+}
+
+// free returns the slot of the message at next.
+func (r *memReceiver) free() {
 	r.next++
 	r.credit.Store(uint64(r.next))
 	r.ep.Signal()
+}
+
+func (r *memReceiver) unstash(c *Call) (*Message, error) {
+	k := r.stash.first()
+	if k.call.FP != c.FP {
+		return nil, &Mismatch{Peer: r.peer.Rank, Mine: *c, Theirs: k.call}
+	}
+	r.cur, r.open, r.stashed = k.msg, true, true
+	return &r.cur, nil
+}
+
+func (r *memReceiver) Stash(limit int) (bytes, messages int, err error) {
+	for !r.open && bytes < limit {
+		h := r.headers[r.next&r.mask]
+		v := h.pub.Load()
+		if uint32(v) != r.next+1 {
+			break
+		}
+		m, err := r.peer.parse(h, v, r.payloads[r.next&r.mask], r.lane)
+		if err != nil {
+			return bytes, messages, err
+		}
+		r.stash.put(h.call, m)
+		bytes, messages = bytes+m.Len, messages+1
+		r.free()
+	}
+	return bytes, messages, nil
 }
 
 // parse makes a message of a header whose publication word is v and whose slot has that payload.
@@ -169,3 +211,5 @@ func (p *Peer) parse(h *header, v uint64, payload []byte, lane int) (Message, er
 	}
 	return m, nil
 }
+
+func (r *memReceiver) Stashed() int { return r.stash.bytes }

@@ -291,7 +291,9 @@ func (m *Mesh) Fail(n *Notice) *Notice {
 // lost is called by providers when a peer is gone.
 func (m *Mesh) lost(rank int, err error) {
 	n := &Notice{Cause: CauseLost, From: m.rank, Culprit: rank, Text: fmt.Sprintf("%s: %v", m.describe(rank), err)}
-	m.peers[rank].gone.CompareAndSwap(nil, n)
+	p := m.peers[rank]
+	p.Gone() // a goodbye counts more than the connection that broke after it
+	p.gone.CompareAndSwap(nil, n)
 	m.bell.Ring()
 }
 

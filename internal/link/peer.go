@@ -27,15 +27,18 @@ type Peer struct {
 	wire     *wire
 	windows  [][]byte
 	told     atomic.Bool
-	gone     atomic.Pointer[Notice] // what the provider saw of the peer's end
+	gone     atomic.Pointer[Notice] // the peer's end, as the peer told or the provider saw it
 }
 
 // Gone returns why the peer will send nothing more, or nil: its process is lost, or it closed its
 // communicator. What it sent before is still there to be received, so that a rank that left after
 // its part of a call does not spoil the call for others. Only who waits for the peer must give up.
 func (p *Peer) Gone() *Notice {
-	if n := p.heard(); n != nil && n.Cause == CauseClosed {
+	if n := p.gone.Load(); n != nil {
 		return n
+	}
+	if n := p.heard(); n != nil && n.Cause == CauseClosed {
+		p.gone.CompareAndSwap(nil, n)
 	}
 	return p.gone.Load()
 }

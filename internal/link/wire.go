@@ -216,32 +216,50 @@ type wireReceiver struct {
 	payloads [][]byte
 	next     uint32
 	open     bool
+	stashed  bool
 	cur      Message
+	stash    stash
 }
 
 func (r *wireReceiver) Peek(c *Call) (*Message, error) {
 	if r.open {
 		return &r.cur, nil
 	}
+	p := r.wire.peer
+	if k := r.stash.first(); k != nil {
+		if k.call.FP != c.FP {
+			return nil, &Mismatch{Peer: p.Rank, Mine: *c, Theirs: k.call}
+		}
+		r.cur, r.open, r.stashed = k.msg, true, true
+		return &r.cur, nil
+	}
+	m, call, err := r.oldest()
+	if call == nil {
+		return nil, err
+	}
+	if call.FP != c.FP {
+		return nil, &Mismatch{Peer: p.Rank, Mine: *c, Theirs: *call}
+	}
+	r.cur, r.open = m, true
+	return &r.cur, nil
+}
+
+// oldest parses the oldest message that has arrived; call is nil if none has.
+func (r *wireReceiver) oldest() (m Message, call *Call, err error) {
 	if r.l.arrived == r.next {
-		return nil, nil
+		return m, nil, nil
 	}
 	slot := r.next % uint32(len(r.headers))
 	h := r.headers[slot]
 	v := h.pub.Load()
 	p := r.wire.peer
 	if next, _, k := parsePublication(v); next != r.next+1 || k > inSlot {
-		return nil, &Corrupt{p.Rank, r.lane, fmt.Sprintf("message %d in the place of %d", next, r.next+1)}
+		return m, nil, &Corrupt{p.Rank, r.lane, fmt.Sprintf("message %d in the place of %d", next, r.next+1)}
 	}
-	if h.call.FP != c.FP {
-		return nil, &Mismatch{Peer: p.Rank, Mine: *c, Theirs: h.call}
+	if m, err = p.parse(h, v, r.payloads[slot], r.lane); err != nil {
+		return m, nil, err
 	}
-	m, err := p.parse(h, v, r.payloads[slot], r.lane)
-	if err != nil {
-		return nil, err
-	}
-	r.cur, r.open = m, true
-	return &r.cur, nil
+	return m, &h.call, nil
 }
 
 func (r *wireReceiver) Advance(n int) {
@@ -251,6 +269,16 @@ func (r *wireReceiver) Advance(n int) {
 		return
 	}
 	r.open = false
+	if r.stashed {
+		r.stashed = false
+		r.stash.drop()
+		return
+	}
+	r.free()
+}
+
+// free returns the slot of the message at next, some at a time.
+func (r *wireReceiver) free() {
 	r.next++
 	if r.next-r.l.credited >= uint32(max(1, len(r.headers)/creditBatch)) {
 		r.l.credited = r.next
@@ -258,3 +286,18 @@ func (r *wireReceiver) Advance(n int) {
 			Imm: immCredit | uint32(r.lane)<<24 | r.next&immValue, HasImm: true})
 	}
 }
+
+func (r *wireReceiver) Stash(limit int) (bytes, messages int, err error) {
+	for !r.open && bytes < limit {
+		m, call, err := r.oldest()
+		if call == nil {
+			return bytes, messages, err
+		}
+		r.stash.put(*call, m)
+		bytes, messages = bytes+m.Len, messages+1
+		r.free()
+	}
+	return bytes, messages, nil
+}
+
+func (r *wireReceiver) Stashed() int { return r.stash.bytes }
