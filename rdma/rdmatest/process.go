@@ -95,7 +95,8 @@ func testProcessStream(t *testing.T, open Opener) {
 
 func testProcessWrongKey(t *testing.T, open Opener) {
 	s, c := withChild(t, open, rdma.EndpointOptions{})
-	c.tell(t, order{Do: "lost"}) // it polls
+	c.do(t, order{Do: "nothing"}) // it is connected: else the refusal may reach it first
+	c.tell(t, order{Do: "lost"})  // it polls
 	w := s.to(c, 100)
 	w.Remote.Key++
 	expectRefusal(t, s, w, nil)
