@@ -74,17 +74,25 @@ func fillShared(fd, n int) ([]byte, error) {
 	return b, nil
 }
 
-func mapShared(fd, n int) ([]byte, error) {
+// checkShared tells whether fd is a memory file of n bytes that no one can resize.
+func checkShared(fd, n int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, fmt.Errorf("fstat: %w", err)
+		return fmt.Errorf("fstat: %w", err)
 	}
 	have, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
 	if err != nil || have&seals != seals {
-		return nil, fmt.Errorf("%w: seals %#x (%v)", ErrBadFile, have, err)
+		return fmt.Errorf("%w: seals %#x (%v)", ErrBadFile, have, err)
 	}
 	if st.Size != int64(n) {
-		return nil, fmt.Errorf("%w: %d bytes, want %d", ErrBadFile, st.Size, n)
+		return fmt.Errorf("%w: %d bytes, want %d", ErrBadFile, st.Size, n)
+	}
+	return nil
+}
+
+func mapShared(fd, n int) ([]byte, error) {
+	if err := checkShared(fd, n); err != nil {
+		return nil, err
 	}
 	b, err := unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {

@@ -84,6 +84,36 @@ func TestForeignFilesAreRefused(t *testing.T) {
 	require.Empty(t, Stats())
 }
 
+func TestWindow(t *testing.T) {
+	w, err := NewWindow()
+	require.NoError(t, err)
+	word := Word64(w.Bytes(), 64)
+	require.Zero(t, word.Load())
+	for i := range uint64(3) {
+		b, err := AllocShared(1, "test")
+		require.NoError(t, err)
+		theirs := Word64(b.m.pages, 64)
+		theirs.Store(i + 5)
+		require.NoError(t, w.Show(b.m.fd))
+		require.Equal(t, i+5, word.Load())
+		word.Store(9)
+		require.EqualValues(t, 9, theirs.Load())
+		require.NoError(t, b.Close())
+		word.Store(10) // still there
+		if i == 1 {
+			require.NoError(t, w.Blank())
+			require.Zero(t, word.Load())
+		}
+	}
+	b, err := AllocShared(2*PageSize, "test")
+	require.NoError(t, err)
+	require.ErrorIs(t, w.Show(b.m.fd), ErrBadFile)
+	require.EqualValues(t, 10, word.Load(), "as before")
+	require.NoError(t, b.Close())
+	account(Mapped, windowPurpose, -1, -PageSize) // other tests expect empty accounts
+	require.NoError(t, unmap(w.page))
+}
+
 func TestTooMuchMemoryIsRefusedBeforeItIsTouched(t *testing.T) {
 	room := available(os.DirFS("/"))
 	require.NotZero(t, room.bytes)

@@ -4,6 +4,7 @@ package shm
 
 import (
 	"math"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -22,17 +23,66 @@ const (
 
 // ringer is any process's view of a bell.
 type ringer struct {
-	mem   *hostmem.Block
 	word  *atomic.Uint32
 	armed *atomic.Uint32
 }
 
-func newRinger(mem *hostmem.Block) *ringer {
-	b := mem.Bytes()
-	return &ringer{mem: mem, word: hostmem.Word32(b, bellWord), armed: hostmem.Word32(b, bellArmed)}
+func newRinger(b []byte) ringer {
+	return ringer{word: hostmem.Word32(b, bellWord), armed: hostmem.Word32(b, bellArmed)}
 }
 
-// ring wakes all sleepers; without any it costs one load. The caller holds a lease of the memory.
+// peerBell is a peer's bell, seen through a window, so that a Signal needs no protection from the
+// end of its endpoint: at worst it rings another peer's bell, which wakes that peer for no reason.
+type peerBell struct {
+	ringer
+	window *hostmem.Window
+}
+
+// blankBells are the windows of this process that show no bell at present.
+var blankBells struct {
+	sync.Mutex
+	list []*peerBell
+}
+
+// showBell returns the bell behind a descriptor, which stays the caller's.
+func showBell(fd int) (*peerBell, error) {
+	p, err := blankBell()
+	if err != nil {
+		return nil, err
+	}
+	if err := p.window.Show(fd); err != nil {
+		p.hide()
+		return nil, err
+	}
+	return p, nil
+}
+
+func blankBell() (*peerBell, error) {
+	blankBells.Lock()
+	defer blankBells.Unlock()
+	if n := len(blankBells.list); n > 0 {
+		p := blankBells.list[n-1]
+		blankBells.list = blankBells.list[:n-1]
+		return p, nil
+	}
+	w, err := hostmem.NewWindow()
+	if err != nil {
+		return nil, err
+	}
+	return &peerBell{newRinger(w.Bytes()), w}, nil
+}
+
+// hide ends the view. If the kernel has no memory for a blank page, the window stays out of use.
+func (p *peerBell) hide() {
+	if p.window.Blank() != nil {
+		return
+	}
+	blankBells.Lock()
+	defer blankBells.Unlock()
+	blankBells.list = append(blankBells.list, p)
+}
+
+// ring wakes all sleepers; without any it costs one load.
 func (r *ringer) ring() {
 	if r.armed.Load() != 0 {
 		r.word.Add(1)

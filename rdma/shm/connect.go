@@ -176,16 +176,16 @@ func (e *Endpoint) handshake(c *conn, addr address) (*peer, error) {
 	if !sameProof(answer.proof, prove(addr.token, opened, greeting.nonce, &ask)) {
 		return nil, fmt.Errorf("shm: pid %d does not know the endpoint's token: %w", c.pid, rdma.ErrAccess)
 	}
-	bellMem, err := hostmem.MapShared(fds[0], bellBytes, bellPurpose)
+	bell, err := showBell(fds[0])
 	if err != nil {
 		return nil, fmt.Errorf("shm: bell of pid %d: %w", c.pid, err)
 	}
 	ringMem, err := hostmem.MapShared(fds[1], ringBytes(int(answer.depth)), ringPurpose)
 	if err != nil {
-		_ = bellMem.Close()
+		bell.hide()
 		return nil, fmt.Errorf("shm: completion ring of pid %d: %w", c.pid, err)
 	}
-	return &peer{name: addr.name, conn: c, ringer: newRinger(bellMem), out: newOutbox(ringMem, int(answer.depth))}, nil
+	return &peer{name: addr.name, conn: c, bell: bell, out: newOutbox(ringMem, int(answer.depth))}, nil
 }
 
 // handshakeError: a connection that ends early is one that a busy peer has given up, or the peer is

@@ -38,8 +38,9 @@ type Device struct {
 	name     name
 	host     host
 	listener *net.UnixListener
-	ringer   *ringer
-	bellUse  lease // of ringer's memory
+	bellMem  *hostmem.Block
+	bellUse  lease // of bellMem
+	ringer   ringer
 	bell     bell
 
 	strangers atomic.Uint64
@@ -73,7 +74,8 @@ func New(opts Options) (*Device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("shm: %w: %w", rdma.ErrUnavailable, err)
 	}
-	d.ringer = newRinger(mem)
+	d.bellMem = mem
+	d.ringer = newRinger(mem.Bytes())
 	d.bellUse.free = func() { _ = mem.Close() }
 	d.bell = bell{dev: d}
 	d.listener, err = net.ListenUnix("unixpacket", &net.UnixAddr{Name: d.name.path(), Net: "unixpacket"})

@@ -57,10 +57,11 @@ type identity struct {
 
 // peer is what a connected endpoint has of its peer.
 type peer struct {
-	name   name
-	conn   *conn // dialed
-	ringer *ringer
-	out    *outbox // of the posting goroutine
+	name name
+	conn *conn // dialed
+	bell *peerBell
+	out  *outbox // of the posting goroutine
+	once sync.Once
 }
 
 var errEndpointClosed = fmt.Errorf("shm: endpoint %w", rdma.ErrClosed)
@@ -90,13 +91,9 @@ func (e *Endpoint) Address() []byte {
 
 // Signal implements rdma.LoadStore. Before Connect it does nothing.
 func (e *Endpoint) Signal() {
-	if !e.use.acquire() {
-		return
-	}
 	if p := e.peer.Load(); p != nil {
-		p.ringer.ring()
+		p.bell.ring()
 	}
-	e.use.release()
 }
 
 // err tells why the endpoint cannot be used, or nil.
@@ -193,8 +190,10 @@ func (e *Endpoint) free() {
 }
 
 func (p *peer) free() {
-	_ = p.ringer.mem.Close()
-	_ = p.out.mem.Close()
+	p.once.Do(func() {
+		p.bell.hide()
+		_ = p.out.mem.Close()
+	})
 }
 
 // drain moves completions into cs. Only the queue's poller calls it.

@@ -89,7 +89,7 @@ func (e *Endpoint) post(ws []rdma.Write) (int, error) {
 		}
 	}
 	if rang {
-		p.ringer.ring()
+		p.bell.ring()
 	}
 	if completed {
 		e.dev.ring() // a queue of this process may be armed

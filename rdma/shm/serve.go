@@ -125,7 +125,7 @@ func (d *Device) welcome(c *conn, e *Endpoint, ask *message, nonce [16]byte) *En
 		_ = c.send(&message{kind: refused, code: code})
 		return nil
 	}
-	fds, err := dupAll(d.ringer.mem, e.in.mem)
+	fds, err := dupAll(d.bellMem, e.in.mem)
 	if err != nil {
 		d.log.Warn("shm connection put off", zap.Error(err))
 		e.unbind()
