@@ -40,7 +40,9 @@ func benchFold(b *testing.B, dt Type, op Op, dsts, srcs, n int, inPlace, nt bool
 		s, d := make([][]byte, srcs), make([][]byte, dsts)
 		for i := range s {
 			s[i] = make([]byte, n)
-			clear(s[i])
+			for j := range n / dt.Size() {
+				putCode(dt, s[i], j, 1<<(8*dt.Size()-3)) // 2.0 or 1.0, or an integer
+			}
 		}
 		for i := range d {
 			d[i] = make([]byte, n)

@@ -11,14 +11,7 @@ func combineFloat[T float32 | float64](op Op, acc, b []T) {
 	acc = acc[:len(b)]
 	switch op {
 	case Sum:
-		for i, y := range b {
-			x := acc[i]
-			r := x + y
-			if r != r {
-				r = nan(x, y)
-			}
-			acc[i] = r
-		}
+		sumFloat(acc, b)
 	case Prod:
 		for i, y := range b {
 			x := acc[i]
@@ -46,6 +39,33 @@ func combineFloat[T float32 | float64](op Op, acc, b []T) {
 			}
 			acc[i] = r
 		}
+	}
+}
+
+// sumFloat does acc[i] += b[i], eight at a time: their sum is NaN if any of them is.
+func sumFloat[T float32 | float64](acc, b []T) {
+	for len(b) >= 8 {
+		x, y := (*[8]T)(acc), (*[8]T)(b)
+		r0, r1, r2, r3 := x[0]+y[0], x[1]+y[1], x[2]+y[2], x[3]+y[3]
+		r4, r5, r6, r7 := x[4]+y[4], x[5]+y[5], x[6]+y[6], x[7]+y[7]
+		if check := ((r0 + r1) + (r2 + r3)) + ((r4 + r5) + (r6 + r7)); check != check {
+			sumEach(x[:], y[:])
+		} else {
+			x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7] = r0, r1, r2, r3, r4, r5, r6, r7
+		}
+		acc, b = acc[8:], b[8:]
+	}
+	sumEach(acc, b)
+}
+
+func sumEach[T float32 | float64](acc, b []T) {
+	for i, y := range b {
+		x := acc[i]
+		r := x + y
+		if r != r {
+			r = nan(x, y)
+		}
+		acc[i] = r
 	}
 }
 
