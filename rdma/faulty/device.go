@@ -96,9 +96,9 @@ func (d *device) NewEndpoint(cq rdma.CQ, opts rdma.EndpointOptions) (rdma.Endpoi
 	d.endpoints = append(d.endpoints, e)
 	e.number = len(d.endpoints)
 	d.mu.Unlock()
-	q.mu.Lock()
+	q.lock()
 	q.endpoints[e.inner.ID()] = e
-	q.mu.Unlock()
+	q.unlock()
 	if ls, ok := e.inner.(rdma.LoadStore); ok && !d.plan.HideLoadStore {
 		return mapped{e, ls}, nil
 	}

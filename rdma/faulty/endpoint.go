@@ -72,13 +72,17 @@ func (e *endpoint) failure() error {
 }
 
 // innerLost is the inner endpoint's OnLost. It may run inside any call to the inner endpoint, with
-// cq.mu held: what is held back is dealt with at the next poll.
+// the queue locked: what is held back is dealt with at the next poll.
 func (e *endpoint) innerLost(err error) {
 	if e.closed.Load() || e.dev.failure() != nil || !e.lost.CompareAndSwap(nil, &err) {
 		return
 	}
 	if e.onLost != nil {
-		e.onLost(err)
+		e.cq.call(func() {
+			if !e.closed.Load() {
+				e.onLost(err)
+			}
+		})
 	}
 	if e.waiting.Load() {
 		e.cq.fire() // a poll will find the failed completions of what is held
@@ -88,9 +92,9 @@ func (e *endpoint) innerLost(err error) {
 // Post takes writes in order; see Plan for what becomes of them.
 func (e *endpoint) Post(ws []rdma.Write) (int, error) {
 	for i := range ws {
-		e.cq.mu.Lock()
+		e.cq.lock()
 		taken, act, err := e.postLocked(ws[i])
-		e.cq.mu.Unlock()
+		e.cq.unlock()
 		switch act {
 		case Break:
 			e.breakNow("by plan")
@@ -200,12 +204,12 @@ func (e *endpoint) scheduleLocked(now time.Time) {
 }
 
 func (e *endpoint) tick() {
-	e.cq.mu.Lock()
+	e.cq.lock()
 	now := time.Now()
 	e.pumpLocked(now)
 	e.scheduleLocked(now)
 	failed := e.failedLocked()
-	e.cq.mu.Unlock()
+	e.cq.unlock()
 	if failed {
 		e.cq.fire()
 	}
@@ -333,13 +337,13 @@ func (e *endpoint) breakNow(why string) {
 	}
 	_ = e.inner.Close() // without the lock: the peer's OnLost may run in it
 	q := e.cq
-	q.mu.Lock()
+	q.lock()
 	// What the inner queue has of this endpoint is all that it will ever have.
 	_ = q.collectLocked(1 << 30)
 	e.handed = 0
 	e.settleLocked()
 	some := len(q.ready) > 0
-	q.mu.Unlock()
+	q.unlock()
 	if e.onLost != nil {
 		e.onLost(err)
 	}
@@ -351,8 +355,8 @@ func (e *endpoint) breakNow(why string) {
 // retire stops the endpoint's timer and drops what is held.
 func (e *endpoint) retire() {
 	e.closed.Store(true)
-	e.cq.mu.Lock()
-	defer e.cq.mu.Unlock()
+	e.cq.lock()
+	defer e.cq.unlock()
 	if e.timer != nil {
 		e.timer.Stop()
 	}
@@ -362,8 +366,8 @@ func (e *endpoint) retire() {
 func (e *endpoint) Close() error {
 	e.retire()
 	err := e.inner.Close()
-	e.cq.mu.Lock()
-	defer e.cq.mu.Unlock()
+	e.cq.lock()
+	defer e.cq.unlock()
 	for i := range e.slots { // the inner endpoint uses them no more
 		e.slots[i].free()
 	}

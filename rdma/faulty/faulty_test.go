@@ -300,6 +300,37 @@ func TestDieWakes(t *testing.T) {
 	})
 }
 
+// OnLost may close its endpoint, also when it comes up inside Post.
+func TestOnLostMayClose(t *testing.T) {
+	net := loopback.NewNetwork()
+	dev, _ := faulty.Wrap(net.Device(), faulty.Plan{})
+	peer := net.Device()
+	defer func() {
+		assert.NoError(t, dev.Close())
+		assert.NoError(t, peer.Close())
+	}()
+	cq, err := dev.NewCQ(4, nil)
+	require.NoError(t, err)
+	var ep rdma.Endpoint
+	calls := 0
+	ep, err = dev.NewEndpoint(cq, rdma.EndpointOptions{OnLost: func(error) {
+		calls++
+		assert.NoError(t, ep.Close())
+	}})
+	require.NoError(t, err)
+	peerCQ, err := peer.NewCQ(4, nil)
+	require.NoError(t, err)
+	peerEP, err := peer.NewEndpoint(peerCQ, rdma.EndpointOptions{})
+	require.NoError(t, err)
+	require.NoError(t, ep.Connect(t.Context(), peerEP.Address()))
+	n, err := ep.Post([]rdma.Write{{Local: []byte("no such key"), Inline: true, Signaled: true}})
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	assert.Equal(t, 1, calls)
+	_, err = ep.Post([]rdma.Write{{Signaled: true}})
+	assert.ErrorIs(t, err, rdma.ErrClosed)
+}
+
 func TestHideLoadStore(t *testing.T) {
 	_, ok := newEnds(t, faulty.Plan{}).ep.(rdma.LoadStore)
 	assert.True(t, ok)

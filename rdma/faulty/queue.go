@@ -19,6 +19,8 @@ type queue struct {
 	ring   func()
 	armed  atomic.Bool
 
+	calls callbacks
+
 	mu        sync.Mutex
 	endpoints map[uint32]*endpoint // by ID
 	ready     []rdma.Completion    // to be polled
@@ -27,16 +29,56 @@ type queue struct {
 	scratch   [32]rdma.Completion
 }
 
+// callbacks are calls of users' functions that came up while the queue was locked: the inner device
+// may ring, or report a loss, inside any call to it.
+type callbacks struct {
+	mu     sync.Mutex
+	locked bool
+	later  []func()
+}
+
+func (q *queue) lock() {
+	q.mu.Lock()
+	q.calls.mu.Lock()
+	q.calls.locked = true
+	q.calls.mu.Unlock()
+}
+
+// unlock makes the calls that came up since lock.
+func (q *queue) unlock() {
+	q.calls.mu.Lock()
+	q.calls.locked = false
+	later := q.calls.later
+	q.calls.later = nil
+	q.calls.mu.Unlock()
+	q.mu.Unlock()
+	for _, f := range later {
+		f()
+	}
+}
+
+// call runs f now, or as soon as the queue is unlocked.
+func (q *queue) call(f func()) {
+	q.calls.mu.Lock()
+	if q.calls.locked {
+		q.calls.later = append(q.calls.later, f)
+		q.calls.mu.Unlock()
+		return
+	}
+	q.calls.mu.Unlock()
+	f()
+}
+
 // fire calls the ring function if the queue is armed.
 func (q *queue) fire() {
 	if q.armed.Swap(false) && q.ring != nil {
-		q.ring()
+		q.call(q.ring)
 	}
 }
 
 func (q *queue) Poll(cs []rdma.Completion) (int, error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+	q.lock()
+	defer q.unlock()
 	if err := q.dev.failure(); err != nil {
 		return 0, err
 	}
@@ -87,12 +129,12 @@ func (q *queue) Arm() error {
 		return err
 	}
 	q.armed.Store(true)
-	q.mu.Lock()
+	q.lock()
 	now := len(q.ready) > 0
 	for _, e := range q.endpoints {
 		now = now || e.failedLocked()
 	}
-	q.mu.Unlock()
+	q.unlock()
 	if now || q.dev.failure() != nil {
 		q.fire()
 		return nil
@@ -101,9 +143,9 @@ func (q *queue) Arm() error {
 }
 
 func (q *queue) Close() error {
-	q.mu.Lock()
+	q.lock()
 	q.ready = nil
-	q.mu.Unlock()
+	q.unlock()
 	q.armed.Store(false)
 	return q.inner.Close()
 }
