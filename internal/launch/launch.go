@@ -4,6 +4,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,9 @@ type Job struct {
 	Prefix bool
 	// Grace is how long ranks have between SIGTERM and SIGKILL once one has failed; 0: 2 seconds.
 	Grace time.Duration
+	// Survive leaves the other ranks alone when one fails: they are to notice and go on, or end, by
+	// themselves.
+	Survive bool
 	// Started is called with the ranks' processes when all run.
 	Started func([]*os.Process)
 }
@@ -146,13 +150,17 @@ func (j *Job) await(ctx context.Context, cmds []*exec.Cmd, ends chan ended, fail
 		select {
 		case e := <-ends:
 			left--
-			if e.err != nil && fail == nil {
+			switch {
+			case e.err == nil || fail != nil:
+			case j.Survive:
+				fail = exitError(e)
+			default:
 				stop(exitError(e))
 			}
 		case <-done:
 			done = nil
-			if fail == nil {
-				stop(context.Cause(ctx))
+			if kill == nil {
+				stop(cmp.Or(fail, context.Cause(ctx)))
 			}
 		case <-kill:
 			for _, c := range cmds {
@@ -233,11 +241,6 @@ func (w *lineWriter) flush() {
 
 // Inherit gives rank 0 the listening socket that its launcher bound for it, if there is one.
 func Inherit(cfg *bootstrap.Config) error {
-	if v := os.Getenv("GCCL_SIZE"); v != "" && cfg.Size <= 1 { // TEMP
-		cfg.Size, _ = strconv.Atoi(v)
-		cfg.Rank, _ = strconv.Atoi(os.Getenv("GCCL_RANK"))
-		cfg.LocalSize, cfg.LocalRank, cfg.Root = cfg.Size, cfg.Rank, os.Getenv("GCCL_ROOT")
-	}
 	s := os.Getenv(RootFD)
 	if s == "" || cfg.Rank != 0 {
 		return nil
