@@ -9,10 +9,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // listen returns a bound socket on loopback and its address.
 func listen(t testing.TB) (net.Listener, string) {

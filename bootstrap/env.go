@@ -67,6 +67,9 @@ type environment struct {
 
 	// identity names the job for derived ports, the same on all ranks.
 	identity string
+
+	// hint says what the launcher could have told about the root.
+	hint string
 }
 
 func (e *environment) read() error {

@@ -52,6 +52,7 @@ func (e *environment) readTorch() (bool, error) {
 		// MASTER_PORT itself belongs to torch's own store, and its neighbours may to other jobs'.
 		e.root("MASTER_ADDR", addr)
 	}
+	e.hint = "MASTER_ADDR is missing"
 	return true, nil
 }
 
@@ -217,5 +218,6 @@ func (e *environment) readIndexedJob() (bool, error) {
 		return false, err
 	}
 	e.cfg.LocalSize = 1
+	e.hint = "pass the pod of index 0 and a port, like JOB-0.SUBDOMAIN:29400"
 	return true, nil
 }

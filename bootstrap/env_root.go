@@ -74,8 +74,12 @@ func (e *environment) findRoot() error {
 			return fmt.Errorf("nothing tells this job from others on this host: set GCCL_ROOT=127.0.0.1:port")
 		}
 	case c.Root == "":
-		return fmt.Errorf("nothing says where rank 0 is: set GCCL_ROOT=host:port, the same on all ranks, " +
-			"or GCCL_RENDEZVOUS=file:///shared/directory")
+		hint := ""
+		if e.hint != "" {
+			hint = " (" + e.hint + ")"
+		}
+		return fmt.Errorf("nothing says where rank 0 is%s: set GCCL_ROOT=host:port, the same on all ranks, "+
+			"or GCCL_RENDEZVOUS=file:///shared/directory", hint)
 	}
 	hosts := strings.Split(c.Root, ",")
 	for i, h := range hosts {

@@ -39,25 +39,23 @@ func split(ctx context.Context, g Group, color, key int, cfg Config) (Group, err
 		return lg.split(color, rank, len(members)), nil
 	}
 
-	var addrs []string
-	cfg.Listener = nil
 	oneHost := cfg.LocalSize == cfg.Size || cfg.AllowLoopback
+	var addrs string
+	var trouble error
+	cfg.Listener = nil
 	if color >= 0 && rank == 0 && len(members) > 1 {
-		listeners, err := listenAny(ctx, &cfg, []string{""})
-		if err == nil {
-			if addrs, err = published(&cfg, listeners, netip.Addr{}, oneHost); err != nil {
-				closeAll(listeners)
-			}
-		}
-		if err != nil {
-			return nil, err
-		}
-		cfg.Listener = listeners[0] // one, as all addresses are bound at once
+		cfg.Listener, addrs, trouble = listenPart(ctx, &cfg, oneHost)
 	}
-	told, err := g.AllGather(ctx, []byte(strings.Join(addrs, ",")))
+	told, err := g.AllGather(ctx, []byte(addrs)) // with trouble, too: the others wait for it
+	if trouble != nil {
+		return nil, trouble
+	}
 	if err != nil || color < 0 {
 		closeListener(cfg.Listener)
 		return nil, err
+	}
+	if len(members) > 1 && len(told[members[0]]) == 0 {
+		return nil, &RankError{Rank: members[0], Err: fmt.Errorf("%w: it cannot listen", ErrConfig)}
 	}
 	if oneHost {
 		cfg.LocalSize = len(members)
@@ -70,6 +68,20 @@ func split(ctx context.Context, g Group, color, key int, cfg Config) (Group, err
 	cfg.Store, cfg.Rendezvous, cfg.PMIFD = nil, "", 0
 	cfg.RunID += "/" + cfg.Root // no two roots that live have the same address
 	return connect(ctx, &cfg)
+}
+
+// listenPart binds the socket of a new group's root and returns its addresses.
+func listenPart(ctx context.Context, cfg *Config, loopback bool) (net.Listener, string, error) {
+	listeners, err := listenAny(ctx, cfg, []string{""})
+	if err != nil {
+		return nil, "", err
+	}
+	addrs, err := published(cfg, listeners, netip.Addr{}, loopback)
+	if err != nil {
+		closeAll(listeners)
+		return nil, "", err
+	}
+	return listeners[0], strings.Join(addrs, ","), nil // one, as it is bound to all addresses
 }
 
 // sameColor returns the ranks that wish for color, in the order of the new group.
