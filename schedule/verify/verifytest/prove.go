@@ -20,7 +20,7 @@ import (
 func Proving() bool { return os.Getenv("GCCL_PROVE") == "1" }
 
 // Prove verifies an algorithm, and holds what its Info says against what the verifier finds, for
-// each of the shapes (the zero Shape if there are none), whose Root it sets:
+// each of the shapes that shapes gives for a size (nil: the zero Shape), whose Root it sets:
 //
 //   - when [Proving], for all sizes to 64 with every root and one to four channels, and for some
 //     sizes to 4096;
@@ -30,17 +30,17 @@ func Proving() bool { return os.Getenv("GCCL_PROVE") == "1" }
 // Uneven, Early and Lazy must hold where they are declared, and must be declared if they hold for
 // all sizes from 5 up; InPlace is the same as not Disjoint. Cost must give the very numbers, but
 // for Steps, which is a bound.
-func Prove(t *testing.T, info schedule.Info, shapes ...schedule.Shape) {
+func Prove(t *testing.T, info schedule.Info, shapes func(size int) []schedule.Shape) {
 	t.Helper()
 	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
-	if len(shapes) == 0 {
-		shapes = []schedule.Shape{{}}
+	if shapes == nil {
+		shapes = func(int) []schedule.Shape { return []schedule.Shape{{}} }
 	}
 	p := prover{info: info, always: facts{true, true, true, true, true}}
 	var g errgroup.Group
 	g.SetLimit(runtime.GOMAXPROCS(0))
-	for _, shape := range shapes {
-		for _, size := range small() {
+	for _, size := range small() {
+		for _, shape := range shapes(size) {
 			for _, root := range someRoots(info.Collective, size) {
 				shape.Root = root
 				g.Go(func() error { return p.size(size, shape) })
@@ -50,7 +50,7 @@ func Prove(t *testing.T, info schedule.Info, shapes ...schedule.Shape) {
 	err := g.Wait()
 	if err == nil && Proving() {
 		for _, size := range large {
-			shape := shapes[0]
+			shape := shapes(size)[0]
 			shape.Root = 0
 			if info.Collective.Rooted() {
 				shape.Root = size / 3
@@ -74,13 +74,16 @@ func Prove(t *testing.T, info schedule.Info, shapes ...schedule.Shape) {
 // small is the sizes to try exhaustively.
 func small() []int {
 	if Proving() {
-		return Sizes(1, 64)
+		return sizes(1, 64)
 	}
-	return append(Sizes(1, 9), 12, 16, 17, 27, 33)
+	return append(sizes(1, 9), 12, 16, 17, 27, 33)
 }
 
 // large is a sample of sizes: powers of two and of three, their neighbours, primes, round ones.
 var large = []int{81, 100, 127, 128, 129, 243, 256, 500, 512, 729, 1000, 1024, 2048, 4095, 4096}
+
+// gcPercent lets garbage of the verifier, whose live heap is small, pile up for a while.
+const gcPercent = 1000
 
 // most is the number of steps of all ranks beyond which a size is left out.
 const most = 1 << 20
@@ -90,9 +93,17 @@ func someRoots(c schedule.Collective, size int) []int {
 	case !c.Rooted():
 		return []int{0}
 	case Proving() || size <= 5:
-		return Sizes(0, size-1)
+		return sizes(0, size-1)
 	}
 	return []int{0, size / 3, size - 1}
+}
+
+func sizes(first, last int) []int {
+	var list []int
+	for n := first; n <= last; n++ {
+		list = append(list, n)
+	}
+	return list
 }
 
 type facts struct{ ordered, canonical, uneven, early, lazy bool }
@@ -113,8 +124,12 @@ func (p *prover) size(size int, shape schedule.Shape) error {
 		channels = 4
 	}
 	for n := 1; n <= channels; n++ {
-		// The copies share nothing, so that two of them show what there is to see about order.
-		if err := p.one(size, shape, verify.Options{Channels: n, SkipOrder: n > 2}); err != nil {
+		opts := verify.Options{Channels: n}
+		if n > 2 {
+			// The copies share nothing: two of them show what there is to see but for the values.
+			opts.SkipOrder, opts.SkipInPlace, opts.Links = true, true, []verify.Links{}
+		}
+		if err := p.one(size, shape, opts); err != nil {
 			return fmt.Errorf("%d ranks, shape %+v, %d channels: %w", size, shape, n, err)
 		}
 	}
