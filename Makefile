@@ -1,0 +1,55 @@
+# Verbs of the project. `make` alone lists them.
+
+GO    ?= go
+FLAGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: ## the main job: 4 ranks average real gradients
+	$(GO) run ./examples/allreduce
+
+.PHONY: test
+test: ## all tests of the main module, no hardware needed
+	$(GO) test $(FLAGS) ./...
+
+.PHONY: race
+race: ## the same under the race detector
+	$(GO) test -race $(FLAGS) ./...
+
+.PHONY: prove
+prove: ## verify every algorithm for every size to 64, and samples to 4096
+	$(GO) test -count=1 -run Prove ./schedule/... ./ring ./tree ./direct -prove
+
+.PHONY: chaos
+chaos: ## kill ranks at random moments, at length
+	$(GO) test -count=1 -run 'Kill|Chaos' ./collective -thorough
+
+.PHONY: lint
+lint: ## gofmt, go vet for all platforms, generated files
+	@out=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$out" ] || { echo "gofmt:" $$out; exit 1; }
+	$(GO) vet ./...
+	GOARCH=arm64 $(GO) vet ./...
+	GOOS=darwin GOARCH=arm64 $(GO) vet ./...
+	CGO_ENABLED=0 $(GO) build ./...
+	$(MAKE) -s generated
+
+.PHONY: generated
+generated: ## regenerate the assembly and fail if it differs from what is committed
+	cd internal/kernel && $(GO) generate ./...
+	git diff --exit-code -- internal/kernel
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for a short time each
+	@for f in $$(grep -rl 'func Fuzz' --include='*_test.go' .); do \
+	  for t in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\).*/\1/p' $$f); do \
+	    echo "$$t in $$(dirname $$f)"; $(GO) test -run '^$$' -fuzz "^$$t$$" -fuzztime 10s ./$$(dirname $$f) || exit 1; \
+	  done; done
+
+.PHONY: bench
+bench: ## collectives of 2 and 4 ranks on this host, in nccl-tests' columns
+	$(GO) build -o bin/gccl ./cmd/gccl
+	for n in 2 4; do bin/gccl perf allreduce --ranks $$n -b 8 -e 64M -f 8; done
