@@ -144,7 +144,7 @@ copy out[0] = in[0]
 lane
 send in[0] to 0
 recv out[0] from 0
-copy out[1] = in[0]`, "deadlock with 1 slots, 3 segments a chunk, step by step: window 0 rank 0 lane 0 step 0 (send in[0] to 1) waits for a slot; window 0 rank 1 lane 0 step 0 (send in[0] to 0) waits for a slot"},
+copy out[1] = in[0]`, "deadlock with 1 slots, 3 segments a chunk, step by step: rank 0 lane 0 step 0 (send in[0] to 1) waits for a slot; rank 1 lane 0 step 0 (send in[0] to 0) waits for a slot"},
 		{"in place", "allgather", "in 1 out 2 ahead 1", `
 lane
 send in[0] to 1
