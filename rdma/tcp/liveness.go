@@ -16,9 +16,9 @@ import (
 
 // keepAlive has the kernel probe an idle connection.
 func keepAlive(c *net.TCPConn, deadAfter time.Duration) error {
-	third := max(time.Second, deadAfter/3)
+	third := max(time.Second, (deadAfter / 3).Truncate(time.Second))
 	count := max(1, int((deadAfter-third)/third))
-	return c.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: third.Round(time.Second), Interval: third.Round(time.Second), Count: count})
+	return c.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: third, Interval: third, Count: count})
 }
 
 // quiet is what watchSilence knows about a lane, guarded by the transmitter's mu.
@@ -53,7 +53,8 @@ func (e *endpoint) silence(now time.Time) error {
 	for _, l := range e.lanes {
 		// Retransmits counts timeouts since the last acknowledgement, Probes the unanswered probes of
 		// a closed window or of keep-alive: a kernel that lives answers them, however long its
-		// process does not read.
+		// process does not read. It leaves out one that comes within 500 ms of another
+		// (net.ipv4.tcp_invalid_ratelimit), hence the 2.
 		var retransmits, probes int
 		l.withTCP(func(fd int) {
 			if info, err := unix.GetsockoptTCPInfo(fd, unix.IPPROTO_TCP, unix.TCP_INFO); err == nil {
@@ -61,7 +62,7 @@ func (e *endpoint) silence(now time.Time) error {
 			}
 		})
 		switch {
-		case retransmits == 0 && probes == 0:
+		case retransmits == 0 && probes < 2:
 			l.quiet.since = time.Time{}
 		case l.quiet.since.IsZero():
 			l.quiet.since = now

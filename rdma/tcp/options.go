@@ -12,7 +12,7 @@ import (
 // Defaults and limits of Options.
 const (
 	defaultDeadAfter = 3 * time.Second
-	minDeadAfter     = time.Second
+	minDeadAfter     = 2 * time.Second // keep-alive counts in whole seconds
 	defaultMaxPosted = 256
 	maxMaxPosted     = 1 << 16
 	maxSockets       = 16
@@ -47,7 +47,7 @@ type Options struct {
 	Sockets int
 	// DeadAfter is after how much silence a host that should answer is taken for dead. A
 	// process that is alive and does nothing is not silent: its kernel answers. 0 means 3 s, the
-	// least is 1 s.
+	// least is 2 s.
 	DeadAfter time.Duration
 	// MaxPosted is how many writes an endpoint holds, a power of two. 0 means 256.
 	MaxPosted int

@@ -1,0 +1,166 @@
+//go:build linux
+
+package tcp
+
+import (
+	"bytes"
+	"hash/crc32"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+
+	"github.com/gccl/gccl/rdma"
+)
+
+// newWatchedEnds is newEnds with channels that receive what OnLost is given.
+func newWatchedEnds(tb testing.TB, opts Options, memory int) (a, b *end, lostA, lostB chan error) {
+	tb.Helper()
+	a, b = newEnd(tb, opts, memory), newEnd(tb, opts, memory)
+	lostA, lostB = make(chan error, 1), make(chan error, 1)
+	for x, lost := range map[*end]chan error{a: lostA, b: lostB} {
+		e, err := x.dev.NewEndpoint(x.cq, rdma.EndpointOptions{OnLost: func(err error) { lost <- err }})
+		require.NoError(tb, err)
+		x.ep = e.(*endpoint)
+	}
+	join(tb, a.ep, b.ep)
+	return a, b, lostA, lostB
+}
+
+// pollBoth polls until a loss is reported, and returns it.
+func pollBoth(tb testing.TB, a, b *end, lost chan error) error {
+	tb.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+		for _, x := range []*end{a, b} {
+			n, err := x.cq.Poll(x.cs[:])
+			require.NoError(tb, err)
+			for _, c := range x.cs[:n] {
+				require.NotEqual(tb, rdma.Received, c.Kind, "a refused write is not announced")
+			}
+		}
+		select {
+		case err := <-lost:
+			return err
+		default:
+		}
+	}
+	require.FailNow(tb, "no loss reported")
+	return nil
+}
+
+// forged puts a frame on the wire that the transmitter would not send.
+func forged(tb testing.TB, a *end, h header, payload []byte) {
+	tb.Helper()
+	a.ep.tx.mu.Lock()
+	defer a.ep.tx.mu.Unlock()
+	b := append(h.append(nil), payload...)
+	n, err := unix.Write(a.ep.lanes[0].fd, b)
+	require.NoError(tb, err)
+	require.Equal(tb, len(b), n)
+}
+
+// A frame that the receiver must not carry out changes no byte and breaks both ends, which both
+// learn why.
+func TestForgedFrames(t *testing.T) {
+	const size = 4096
+	payload := bytes.Repeat([]byte{0xee}, 64)
+	sum := crc32.Checksum(payload, castagnoli)
+	for name, c := range map[string]struct {
+		change func(h *header)
+		want   error // at both ends, besides ErrPeerLost
+		text   string
+	}{
+		"no such key":      {func(h *header) { h.key ^= 1 }, rdma.ErrAccess, "no region with this key"},
+		"key 0":            {func(h *header) { h.key = 0 }, rdma.ErrAccess, "no region with this key"},
+		"beyond the end":   {func(h *header) { h.addr = size - 63 }, rdma.ErrAccess, "bytes [4033, +64)"},
+		"far away":         {func(h *header) { h.addr = 1 << 63 }, rdma.ErrAccess, "which has 4096"},
+		"sum wraps around": {func(h *header) { h.addr = ^uint64(0) - 10 }, rdma.ErrAccess, "which has 4096"},
+		"early":            {func(h *header) { h.seq = 1 }, rdma.ErrPeerLost, "write 1 when 0 is expected"},
+		"unknown type":     {func(h *header) { h.kind = 9 }, rdma.ErrPeerLost, "type 9"},
+	} {
+		for _, checksum := range []bool{false, true} {
+			t.Run(name, func(t *testing.T) {
+				a, b, lostA, lostB := newWatchedEnds(t, Options{}, size)
+				h := header{kind: frameWrite, flags: flagImm, key: b.mem.Remote().Key, length: 64, total: 64}
+				if checksum {
+					h.flags |= flagChecksum
+					h.crc = sum
+				}
+				c.change(&h)
+				forged(t, a, h, payload)
+				atB := pollBoth(t, a, b, lostB)
+				atA := pollBoth(t, a, b, lostA)
+				for _, err := range []error{atA, atB} {
+					assert.ErrorIs(t, err, rdma.ErrPeerLost)
+					assert.ErrorIs(t, err, c.want)
+				}
+				assert.ErrorContains(t, atB, c.text)
+				assert.ErrorContains(t, atA, "refused by the peer")
+				assert.Equal(t, make([]byte, size), b.mem.Bytes())
+				_, err := b.ep.Post([]rdma.Write{{}})
+				assert.ErrorIs(t, err, c.want)
+			})
+		}
+	}
+}
+
+// A payload that was damaged on the way is not announced; the message says where.
+func TestDamagedPayload(t *testing.T) {
+	a, b, lostA, lostB := newWatchedEnds(t, Options{}, 4096)
+	payload := bytes.Repeat([]byte{0xee}, 64)
+	forged(t, a, header{
+		kind: frameWrite, flags: flagImm | flagChecksum, key: b.mem.Remote().Key, addr: 128, length: 64, total: 64,
+		crc: crc32.Checksum(payload, castagnoli) ^ 1,
+	}, payload)
+	err := pollBoth(t, a, b, lostB)
+	assert.ErrorContains(t, err, `64 bytes at 128 of region "test", write 0`)
+	assert.ErrorContains(t, err, b.ep.label)
+	assert.ErrorContains(t, pollBoth(t, a, b, lostA), "wrong payload checksum in write 0 to 128")
+}
+
+// A refusal reaches a peer whose own frame was half sent when it was decided.
+func TestRefusalInTheMiddle(t *testing.T) {
+	const size = 64 << 20
+	a, b, lostA, lostB := newWatchedEnds(t, Options{}, size)
+	// b writes until the socket is full, in the middle of a frame.
+	n, err := b.ep.Post([]rdma.Write{{Local: b.mem.Bytes(), Region: b.mem, Remote: a.mem.Remote()}})
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	require.True(t, b.ep.lanes[0].out.blocked)
+	forged(t, a, header{kind: frameWrite, key: 1, length: 1, total: 1}, []byte{1})
+	assert.ErrorIs(t, pollBoth(t, a, b, lostB), rdma.ErrAccess)
+	assert.ErrorIs(t, pollBoth(t, a, b, lostA), rdma.ErrAccess)
+}
+
+// FuzzStream gives the receiver arbitrary bytes. It must not panic, and must not write anywhere: the
+// key is random.
+func FuzzStream(f *testing.F) {
+	good := header{kind: frameWrite, flags: flagImm, key: 1, length: 5, total: 5}
+	f.Add(good.append(nil), false)
+	f.Add((&header{kind: frameBye}).append(nil), true)
+	f.Add((&header{kind: frameFail, imm: 2}).append(nil), true)
+	f.Add((&header{kind: frameWrite, flags: flagImm}).append(nil), true)
+	f.Fuzz(func(t *testing.T, stream []byte, fix bool) {
+		a, b := newEnds(t, Options{}, 4096)
+		stream = stream[:min(len(stream), 32<<10)]
+		if fix { // right checksums let the contents through
+			for at := 0; at+headerLen <= len(stream); at += headerLen {
+				h := stream[at : at+headerLen]
+				sum := crc32.Checksum(h[:44], castagnoli)
+				h[44], h[45], h[46], h[47] = byte(sum), byte(sum>>8), byte(sum>>16), byte(sum>>24)
+			}
+		}
+		_, err := unix.Write(a.ep.lanes[0].fd, stream)
+		if err != nil && len(stream) > 0 {
+			t.Fatal(err)
+		}
+		require.NoError(t, a.ep.Close())
+		for !b.ep.dead.Load() {
+			_, err := b.cq.Poll(b.cs[:])
+			require.NoError(t, err)
+		}
+		require.Equal(t, make([]byte, 4096), b.mem.Bytes())
+	})
+}
