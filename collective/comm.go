@@ -40,6 +40,7 @@ type Comm struct {
 	p2pSeq   []transferSeq
 	plans    map[planKey]*planned
 	lastPlan *planned
+	lastCall callKey // what lastPlan was made for
 	sh       shape
 	job      executor.Job
 	jobs     [1]*executor.Job
@@ -68,10 +69,7 @@ func (c *Comm) run(ctx context.Context, call *Call) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %v not begun: %w", ErrInvalid, *call, err)
 	}
-	if err := c.check(call, &c.sh); err != nil {
-		return err
-	}
-	p, err := c.planFor(call, &c.sh)
+	p, err := c.ready(call)
 	if err != nil {
 		return err
 	}

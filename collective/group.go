@@ -59,10 +59,7 @@ func (c *Comm) runGroup(ctx context.Context, calls []Call) error {
 			own = append(own, call)
 			continue
 		}
-		if err := c.check(call, &c.sh); err != nil {
-			return err
-		}
-		p, err := c.planFor(call, &c.sh)
+		p, err := c.ready(call)
 		if err != nil {
 			return err
 		}

@@ -37,6 +37,37 @@ type planned struct {
 // microseconds a call until it is warm again.
 const maxPlans = 4096
 
+// callKey is what of a call decides whether it is like the call before it: all but the addresses.
+type callKey struct {
+	kind          Kind
+	dtype, dtype2 tensor.DType
+	registered    bool
+	op            tensor.Op
+	src, dst      int
+	root, peer    int
+}
+
+// ready checks a call and returns its plan. A call like the one before it only has its addresses
+// checked: what makes small messages fast.
+func (c *Comm) ready(call *Call) (*planned, error) {
+	key := callKey{call.Kind, call.Src.DType(), call.Dst.DType(), c.registered(call), call.Op, call.Src.Len(), call.Dst.Len(), call.Root, call.Peer}
+	if c.lastPlan != nil && key == c.lastCall && call.Counts == nil && call.RecvCounts == nil &&
+		tensor.Compare(call.Dst, call.Src) == tensor.Disjoint && !c.lastPlan.key.inPlace {
+		return c.lastPlan, nil
+	}
+	if err := c.check(call, &c.sh); err != nil {
+		return nil, err
+	}
+	p, err := c.planFor(call, &c.sh)
+	if err != nil {
+		return nil, err
+	}
+	if c.lastCall = key; p.key.uneven {
+		c.lastCall = callKey{}
+	}
+	return p, nil
+}
+
 // planFor returns the plan of a checked call, from the cache if it is there.
 func (c *Comm) planFor(call *Call, sh *shape) (*planned, error) {
 	key := planKey{kind: call.Kind, dtype: sh.dtype, count: sh.count, registered: c.registered(call), uneven: sh.uneven, inPlace: sh.inPlace}

@@ -3,16 +3,25 @@ package collective
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 )
 
 // queue gives calls their turn, in the order issued. A blocking call that finds nobody before it
-// runs on its caller's goroutine; everything else runs on a worker that lives while there is work.
+// runs on its caller's goroutine, for one compare-and-swap to enter and one to leave; everything
+// else runs on a worker that lives while there is work.
 type queue struct {
+	turn   atomic.Uint32
 	mu     sync.Mutex
-	busy   bool // somebody has the turn
 	closed bool
 	waits  []*Handle
 }
+
+// Who has the turn.
+const (
+	turnFree   = iota
+	turnTaken  // a blocking call, and nobody waits
+	turnServed // there is or was work in waits: whoever ends its call goes on with that. Set under mu.
+)
 
 // Handle is a call in flight.
 type Handle struct {
@@ -46,26 +55,13 @@ func (h *Handle) Err() error {
 }
 
 // enter takes the turn at once if nobody has it.
-func (q *queue) enter() bool {
-	q.mu.Lock()
-	ok := !q.busy && !q.closed
-	if ok {
-		q.busy = true
-	}
-	q.mu.Unlock()
-	return ok
-}
+func (q *queue) enter() bool { return q.turn.CompareAndSwap(turnFree, turnTaken) }
 
 // leave gives the turn to who waits for it.
 func (q *queue) leave() {
-	q.mu.Lock()
-	if len(q.waits) == 0 {
-		q.busy = false
-		q.mu.Unlock()
-		return
+	if !q.turn.CompareAndSwap(turnTaken, turnFree) {
+		go q.serve()
 	}
-	q.mu.Unlock()
-	go q.serve()
 }
 
 // serve works off the queue; it has the turn.
@@ -73,7 +69,7 @@ func (q *queue) serve() {
 	for {
 		q.mu.Lock()
 		if len(q.waits) == 0 {
-			q.busy = false
+			q.turn.Store(turnFree)
 			q.mu.Unlock()
 			return
 		}
@@ -96,8 +92,7 @@ func (q *queue) put(work func() error) *Handle {
 		return h
 	}
 	q.waits = append(q.waits, h)
-	if !q.busy {
-		q.busy = true
+	if q.turn.Swap(turnServed) == turnFree {
 		go q.serve()
 	}
 	return h

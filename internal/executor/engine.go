@@ -174,13 +174,9 @@ func (e *Engine) start(jobs []*Job) {
 				e.lanes = append(e.lanes, lane{})
 			}
 			l := &e.lanes[n]
-			*l = lane{job: j, call: j.Args.Call, acts: j.Plan.lanes[i], scratch: e.scratch[off : off+j.Plan.scratch], size: -1, first: first, answers: l.answers}
-			l.over = len(l.acts) == 0
+			l.begin(j, i, first, e.scratch[off:off+j.Plan.scratch])
 			if !l.over {
 				j.left++
-			}
-			if j.Plan.early {
-				clear(l.answers)
 			}
 		}
 		off += (j.Plan.scratch + 63) &^ 63
@@ -220,6 +216,23 @@ func (e *Engine) drained() bool {
 		l.lent = false
 	}
 	return !e.wire || e.mesh.Drained()
+}
+
+// begin puts the lane at the start of lane i of a job. Fields are set one by one because this is on the
+// path of the smallest messages.
+func (l *lane) begin(j *Job, i, first int, scratch []byte) {
+	l.job, l.call, l.first = j, j.Args.Call, first
+	if acts := j.Plan.lanes[i]; len(acts) == 0 || len(l.acts) == 0 || &acts[0] != &l.acts[0] {
+		l.acts = acts
+	}
+	if len(scratch) != 0 || len(l.scratch) != 0 {
+		l.scratch = scratch
+	}
+	l.window, l.at, l.steps, l.size, l.placed = 0, 0, 0, -1, 0
+	l.lent, l.over = false, len(l.acts) == 0
+	if j.Plan.early {
+		clear(l.answers)
+	}
 }
 
 // live reports whether the lane has begun, or could, and has not finished.

@@ -99,6 +99,8 @@ type memReceiver struct {
 	credit   *atomic.Uint64 // in the peer's arena
 	mask     uint32
 	next     uint32 // sequence number of the message to consume
+	credited uint32 // the latest credit stored
+	batch    uint32 // messages consumed that make a credit due
 	open     bool   // the current message has been parsed
 	stashed  bool   // it is the first of the stash, not the one at next
 	cur      Message
@@ -145,9 +147,16 @@ func (r *memReceiver) Advance(n int) {
 	r.free()
 }
 
-// free returns the slot of the message at next.
+// free returns the slot of the message at next: some at a time, but that of a lent span at once.
 func (r *memReceiver) free() {
+	h := r.headers[r.next&r.mask]
 	r.next++
+	if r.next-r.credited < r.batch {
+		if _, _, k := parsePublication(h.pub.Load()); k != lent {
+			return
+		}
+	}
+	r.credited = r.next
 	r.credit.Store(uint64(r.next))
 	r.ep.Signal()
 }
