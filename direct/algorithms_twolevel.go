@@ -3,8 +3,7 @@ package direct
 import "github.com/gccl/gccl/schedule"
 
 // twoLevels lists compositions of direct algorithms inside hosts with log-step algorithms across.
-// Whoever wants others calls the functions of the same names. Where hosts differ in size, costs
-// are bounds.
+// Whoever wants others calls the functions of the same names.
 func twoLevels() []schedule.Info {
 	return []schedule.Info{
 		{
@@ -24,11 +23,19 @@ func twoLevels() []schedule.Info {
 			Formula: "h hosts of at most l ranks: 2α inside + about ⌈log₂ h⌉α across; (l−1+⌈log₂ h⌉)·(Sβ + Sγ)",
 			Cost: func(p int, shape schedule.Shape) schedule.Cost {
 				h, inside := levels(p, shape)
-				c := doublingCost(h, schedule.Shape{Radix: shape.Radix})
-				c.Steps += 2 * inside
-				more := float64(mostLocal(p, shape) - 1)
-				c.Sent, c.Reduced = max(c.Sent+more, float64(inside)), c.Reduced+more
-				return c
+				k := min(radix(shape), h)
+				steps := doublingCost(h, schedule.Shape{Radix: shape.Radix}).Steps + 2*inside
+				return busiest(p, shape, steps, func(host, _, members int) (sent, reduced int) {
+					if h == 1 {
+						return members - 1, members - 1
+					}
+					gs := powerGroups(h, k)
+					if g := gs.of(host); gs.first(g) == host {
+						n := ceilLog(gs.count, k)*(k-1) + gs.len(g) - 1 + members - 1
+						return n, n
+					}
+					return members, members - 1
+				}, 1)
 			},
 		},
 		{
@@ -38,9 +45,9 @@ func twoLevels() []schedule.Info {
 			Formula: "h hosts of at most l ranks: α inside + 2⌈log₂ h⌉α across; (l−1+2(h−1)/h)·Sβ",
 			Cost: func(p int, shape schedule.Shape) schedule.Cost {
 				h, inside := levels(p, shape)
-				c := cost(2*ceilLog2(h)+inside, 2*(h-1), 0, h)
-				c.Sent += float64(mostLocal(p, shape) - 1)
-				return c
+				return busiest(p, shape, 2*ceilLog2(h)+inside, func(host, root, members int) (sent, reduced int) {
+					return (members-1)*h + scatterAllGatherSent((host-root+h)%h, h), 0
+				}, h)
 			},
 		},
 		{
@@ -50,10 +57,21 @@ func twoLevels() []schedule.Info {
 			Formula: "h hosts of at most l ranks: α inside + 2⌈log₂ h⌉α across; 3/2·Sβ, (l−1+(h−1)/h)·Sγ",
 			Cost: func(p int, shape schedule.Shape) schedule.Cost {
 				h, inside := levels(p, shape)
-				c := reduceGatherCost(h)
-				c.Steps += inside
-				c.Sent = max(c.Sent, float64(inside))
-				c.Reduced += float64(mostLocal(p, shape) - 1)
+				across := reduceGatherCost(h)
+				gs := powerGroups(h, 2)
+				n := gs.count
+				c := busiest(p, shape, across.Steps+inside, func(host, root, members int) (sent, reduced int) {
+					g := gs.of(host)
+					leads := gs.first(g) == host
+					if g == gs.of(root) {
+						leads = host == root
+					}
+					if !leads {
+						return 0, (members - 1) * n
+					}
+					return 0, (members-1+gs.len(g)-1)*n + n - 1
+				}, n)
+				c.Sent = max(across.Sent, float64(inside))
 				return c
 			},
 		},
@@ -92,4 +110,18 @@ func mostLocal(p int, shape schedule.Shape) int {
 		most = max(most, len(m))
 	}
 	return most
+}
+
+// busiest is a cost of which the leaders of the hosts bear the most: parts of S that the leader of
+// a host sends and combines, given its place among the hosts, that of the root's host and how many
+// ranks its host has. No other rank sends or combines more.
+func busiest(p int, shape schedule.Shape, steps int, of func(host, root, members int) (sent, reduced int), parts int) schedule.Cost {
+	h := newHosts(p, shape)
+	c := schedule.Cost{Steps: steps}
+	for i, m := range h.members {
+		sent, reduced := of(i, h.host[shape.Root], len(m))
+		c.Sent = max(c.Sent, float64(sent)/float64(parts))
+		c.Reduced = max(c.Reduced, float64(reduced)/float64(parts))
+	}
+	return c
 }

@@ -67,3 +67,17 @@ func subtreeBit(v, size int) int {
 
 // subtree is how many of size ranks the subtree of v has: v … v+subtree−1.
 func subtree(v, size int) int { return min(subtreeBit(v, size), size-v) }
+
+// scatterAllGatherSent is how many of the size chunks rank v, counted from the root, sends.
+func scatterAllGatherSent(v, size int) int {
+	n := 0
+	for d := subtreeBit(v, size) / 2; d > 0; d /= 2 {
+		if v+d < size {
+			n += subtree(v+d, size)
+		}
+	}
+	for w := 1; w < size; w *= 2 {
+		n += max(0, min(2*w, size)-max(w, subtree((v-w+size)%size, size)))
+	}
+	return n
+}

@@ -230,14 +230,11 @@ func (e *engine) work(group []step, length float64) float64 {
 
 // path is the way of a link, and whether it leaves the host.
 func (e *engine) path(k *link) (path *Path, net bool) {
-	if e.prog.ranks > 1 && e.p.host(int(k.from)) == e.p.host(int(k.to)) ||
-		e.prog.ranks == 1 && e.p.Hosts != nil && oneHost(e.p.Hosts) {
+	if k.local {
 		return &e.p.Local, false
 	}
 	return &e.p.Net, true
 }
-
-func oneHost(hosts []int) bool { return hosts[0] == hosts[len(hosts)-1] }
 
 // send gives a segment to the rank's port and returns when that has passed it on.
 func (e *engine) send(id int32, length, now float64) float64 {

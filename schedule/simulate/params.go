@@ -74,17 +74,8 @@ func (p *Params) host(rank int) int {
 	return p.Hosts[rank]
 }
 
-// flat tells whether all pairs of ranks are alike and share nothing but their own ports.
-func (p *Params) flat() bool {
-	if p.SwitchBandwidth > 0 || p.HostBandwidth > 0 {
-		return false
-	}
-	seen := make(map[int]bool, len(p.Hosts))
-	for _, h := range p.Hosts {
-		seen[h] = true
-	}
-	return p.Hosts == nil || len(seen) == len(p.Hosts) || len(seen) == 1
-}
+// local tells whether two ranks share a host.
+func (p *Params) local(a, b int) bool { return p.host(a) == p.host(b) }
 
 // perByte is the seconds that a byte takes.
 func perByte(bandwidth float64) float64 {

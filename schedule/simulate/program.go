@@ -35,6 +35,7 @@ type step struct {
 type link struct {
 	from, to           int32 // ranks
 	producer, consumer int32 // lanes
+	local              bool  // inside a host
 }
 
 // compile makes the program of all ranks.
@@ -57,7 +58,7 @@ func compile(alg schedule.Algorithm, size int, shape schedule.Shape, p *Params) 
 			if !ok {
 				id = int32(len(prog.links))
 				ids[key] = id
-				prog.links = append(prog.links, link{from: key[0], to: key[1], producer: lane})
+				prog.links = append(prog.links, link{from: key[0], to: key[1], producer: lane, local: p.local(r, st.Peer)})
 			}
 			return id
 		})

@@ -6,8 +6,8 @@
 // bandwidth, reduction) with three additions that decide between algorithms in practice: a fixed
 // price for every step, links of few slots, and ports that several transfers share. See [Params].
 //
-// Where all ranks do the same on the same kind of links, one rank stands for all of them, which
-// makes a ring of 65,536 ranks a matter of a second; see [Result.Symmetric].
+// Where all ranks do the same over the same kinds of links and share no ports, one rank stands for
+// all of them, which makes a ring of 65,536 ranks a matter of a second; see [Result.Symmetric].
 package simulate
 
 import (

@@ -13,6 +13,7 @@ import (
 	"github.com/gccl/gccl/ring"
 	"github.com/gccl/gccl/schedule"
 	"github.com/gccl/gccl/schedule/simulate"
+	"github.com/gccl/gccl/schedule/verify/verifytest"
 	"github.com/gccl/gccl/tree"
 )
 
@@ -123,8 +124,50 @@ func TestSymmetry(t *testing.T) {
 			}
 		}
 	}
+	p.Hosts = []int{0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3}
+	for _, n := range []int{1 << 10, 48 << 20} {
+		shape := schedule.Shape{Hosts: p.Hosts}
+		one := run(t, twoLevel, 16, shape, n, p)
+		all, err := simulate.Run(twoLevel, 16, shape, n, p, new(simulate.Trace))
+		require.NoError(t, err)
+		assert.True(t, one.Symmetric)
+		assert.Equal(t, all.Time, one.Time)
+	}
+	p.Hosts = nil
 	assert.False(t, run(t, tree.AllReduceDouble, 8, schedule.Shape{}, 1, p).Symmetric)
 	assert.False(t, run(t, direct.AllReduceHalvingDoubling, 6, schedule.Shape{}, 1, p).Symmetric)
+}
+
+// twoLevel does the same on all ranks if hosts and their ranks are powers of two.
+var twoLevel = direct.AllReduceTwoLevel(direct.ReduceScatterHalving, direct.AllReduceHalvingDoubling, direct.AllGatherDoubling)
+
+// TestLarge: 65,536 ranks, against closed formulas, and the order that the literature expects.
+func TestLarge(t *testing.T) {
+	const size = 1 << 16
+	p := plain(alpha, beta, 0)
+	s := float64(length)
+	ringTime := run(t, ring.AllReduce, size, schedule.Shape{}, length, p)
+	want := 2 * (size - 1) * (alpha.Seconds() + s/size/beta)
+	assert.InDelta(t, want, ringTime.Time.Seconds(), 1e-6*want)
+	halving := run(t, direct.AllReduceHalvingDoubling, size, schedule.Shape{}, length, p)
+	want = 32*alpha.Seconds() + 2*(size-1)*s/size/beta
+	assert.InDelta(t, want, halving.Time.Seconds(), 1e-6*want)
+	few, depth := 4096, 12
+	if verifytest.Proving() {
+		few, depth = size, 16
+	}
+	trees := run(t, tree.AllReduceDouble, few, schedule.Shape{}, 0, p)
+	assert.Equal(t, 2*time.Duration(depth)*alpha, trees.Time)
+	p.Local = simulate.Path{Latency: alpha / 10, Bandwidth: 20 * beta}
+	for r := range size {
+		p.Hosts = append(p.Hosts, r/8)
+	}
+	two := run(t, twoLevel, size, schedule.Shape{Hosts: p.Hosts}, length, p)
+	want = 6*alpha.Seconds()/10 + 2*7*s/8/beta/20 + 26*alpha.Seconds() + 2*(size/8-1)*s/size/beta
+	assert.InDelta(t, want, two.Time.Seconds(), 1e-6*want)
+	for _, r := range []simulate.Result{ringTime, halving, two} {
+		assert.True(t, r.Symmetric)
+	}
 }
 
 func TestTrace(t *testing.T) {

@@ -12,12 +12,12 @@ const maxNeighbours = 64
 // symmetric makes a program of rank 0 alone that takes as long as that of all ranks, or nil if the
 // ranks differ or would take too long to compare.
 //
-// Suppose that all ranks have the same operations in the same order, and that what any rank sends
-// in its step i is received in step m(i) of the peer. On links that are all alike every rank then
-// lives through the same times: at the start it is so, and what arrives at a rank for step m(i)
+// Suppose that all ranks have the same operations in the same order over the same kinds of links,
+// that they share nothing but their own ports, and that what any rank sends in its step i is
+// received in step m(i) of the peer. Then every rank lives through the same times: at the start it is so, and what arrives at a rank for step m(i)
 // left its sender when this rank's own step i left here. So each rank may receive from itself.
 func symmetric(alg schedule.Algorithm, size int, shape schedule.Shape, p *Params) (*program, error) {
-	if size < 3 || !p.flat() {
+	if size < 3 || p.HostBandwidth > 0 || p.SwitchBandwidth > 0 {
 		return nil, nil
 	}
 	zero, err := alg(0, size, shape)
@@ -62,7 +62,7 @@ func symmetric(alg schedule.Algorithm, size int, shape schedule.Shape, p *Params
 		if err != nil {
 			return nil, err
 		}
-		if !same(&zero, s) || !equal(matches, other) {
+		if !same(&zero, s, p) || !equal(matches, other) {
 			return nil, nil
 		}
 	}
@@ -79,7 +79,7 @@ func symmetric(alg schedule.Algorithm, size int, shape schedule.Shape, p *Params
 				if !ok {
 					id = int32(len(prog.links))
 					links[key] = id
-					prog.links = append(prog.links, link{producer: int32(l), consumer: int32(l)})
+					prog.links = append(prog.links, link{producer: int32(l), consumer: int32(l), local: p.local(0, st.Peer)})
 				}
 				sends[place{l, matches[place{l, i}]}] = id
 			}
@@ -174,8 +174,9 @@ func equal(a, b map[place]int) bool {
 	return true
 }
 
-// same tells whether two ranks have the same operations, spans apart from their places.
-func same(a, b *schedule.Schedule) bool {
+// same tells whether two ranks have the same operations, over links of the same kinds, spans apart
+// from their places.
+func same(a, b *schedule.Schedule, p *Params) bool {
 	if len(a.Lanes) != len(b.Lanes) || a.In != b.In || a.Out != b.Out {
 		return false
 	}
@@ -192,6 +193,9 @@ func same(a, b *schedule.Schedule) bool {
 		for i := range a.Lanes[l] {
 			x, y := &a.Lanes[l][i], &b.Lanes[l][i]
 			if x.Op != y.Op || x.After != y.After || x.Src.Count != y.Src.Count || x.Dst.Count != y.Dst.Count {
+				return false
+			}
+			if (x.Op == schedule.Send || x.Op.Receives()) && p.local(a.Rank, x.Peer) != p.local(b.Rank, y.Peer) {
 				return false
 			}
 		}
