@@ -146,13 +146,16 @@ func announce(ctx context.Context, b board, cfg *Config) ([]net.Listener, error)
 	return listeners, nil
 }
 
-// noticePatience is how long a notice may lead nowhere before it is read again.
-const noticePatience = 3 * time.Second
+// How long a notice may lead nowhere before it is read again: at first, and at last.
+const (
+	firstPatience = time.Second
+	lastPatience  = 16 * time.Second
+)
 
 // follow finds rank 0 by the board. It completes cfg with what the notice says.
 func follow(ctx context.Context, b board, cfg *Config) (*wire.Conn, error) {
 	configured := cfg.Secret
-	for {
+	for patience := firstPatience; ; patience = min(2*patience, lastPatience) {
 		text, err := b.get(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("%w: rank 0 has not told its address: %w", ErrTimeout, err)
@@ -169,7 +172,7 @@ func follow(ctx context.Context, b board, cfg *Config) (*wire.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		once, cancel := context.WithTimeout(ctx, noticePatience)
+		once, cancel := context.WithTimeout(ctx, patience)
 		conn, err := reach(once, cfg, targets)
 		cancel()
 		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrTimeout) && configured != "" {
