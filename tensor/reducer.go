@@ -154,8 +154,10 @@ func (r *Reducer) Reduce(dsts, srcs [][]byte) {
 }
 
 // ReduceNT is Reduce with the same result, but writes the destinations past the caches where it
-// can (assembly, destinations at the same offset from a cache line). It pays where nobody reads
-// them soon and they do not fit in the last-level cache anyway, and costs otherwise.
+// can (assembly, destinations at the same offset from a cache line). It saves reading each line
+// before it is written, and pays where a destination is no source, nobody reads it soon, and the
+// call's buffers together exceed the last-level cache: on a Zen 5 core sums and copies are equally
+// fast up to 4 MiB a buffer and 1.2 to 1.5 times as fast from 16 MiB on.
 func (r *Reducer) ReduceNT(dsts, srcs [][]byte) {
 	r.reduce(dsts, srcs, true)
 }

@@ -7,7 +7,7 @@ import (
 
 // BenchmarkFold reports the payload rate, the bytes of one operand in a second, of a ⊕= b.
 func BenchmarkFold(b *testing.B) {
-	for _, dt := range []Type{Float32, Float64, Float16, BFloat16, Int32, Int64, Float8E4M3} {
+	for _, dt := range []Type{Float32, Float64, Float16, BFloat16, Int32, Int64, Float8E4M3, Float8E5M2} {
 		for _, op := range []Op{Sum, Prod, Max} {
 			for _, n := range []int{64 << 10, 4 << 20} {
 				benchFold(b, dt, op, 1, 2, n, true, false)

@@ -67,6 +67,12 @@ func foldAVX2(t Type, op Op, dsts, srcs [][]byte, off, n int, nt bool) bool {
 			foldMinInt8AVX2(dsts, srcs, off, n, nt)
 		case Max:
 			foldMaxInt8AVX2(dsts, srcs, off, n, nt)
+		case BitAnd:
+			foldBitAndAVX2(dsts, srcs, off, n, nt)
+		case BitOr:
+			foldBitOrAVX2(dsts, srcs, off, n, nt)
+		case BitXor:
+			foldBitXorAVX2(dsts, srcs, off, n, nt)
 		default:
 			return false
 		}
@@ -78,6 +84,12 @@ func foldAVX2(t Type, op Op, dsts, srcs [][]byte, off, n int, nt bool) bool {
 			foldMinUint8AVX2(dsts, srcs, off, n, nt)
 		case Max:
 			foldMaxUint8AVX2(dsts, srcs, off, n, nt)
+		case BitAnd:
+			foldBitAndAVX2(dsts, srcs, off, n, nt)
+		case BitOr:
+			foldBitOrAVX2(dsts, srcs, off, n, nt)
+		case BitXor:
+			foldBitXorAVX2(dsts, srcs, off, n, nt)
 		default:
 			return false
 		}
@@ -91,6 +103,12 @@ func foldAVX2(t Type, op Op, dsts, srcs [][]byte, off, n int, nt bool) bool {
 			foldMinInt16AVX2(dsts, srcs, off, n, nt)
 		case Max:
 			foldMaxInt16AVX2(dsts, srcs, off, n, nt)
+		case BitAnd:
+			foldBitAndAVX2(dsts, srcs, off, n, nt)
+		case BitOr:
+			foldBitOrAVX2(dsts, srcs, off, n, nt)
+		case BitXor:
+			foldBitXorAVX2(dsts, srcs, off, n, nt)
 		default:
 			return false
 		}
@@ -104,6 +122,12 @@ func foldAVX2(t Type, op Op, dsts, srcs [][]byte, off, n int, nt bool) bool {
 			foldMinUint16AVX2(dsts, srcs, off, n, nt)
 		case Max:
 			foldMaxUint16AVX2(dsts, srcs, off, n, nt)
+		case BitAnd:
+			foldBitAndAVX2(dsts, srcs, off, n, nt)
+		case BitOr:
+			foldBitOrAVX2(dsts, srcs, off, n, nt)
+		case BitXor:
+			foldBitXorAVX2(dsts, srcs, off, n, nt)
 		default:
 			return false
 		}
@@ -117,6 +141,12 @@ func foldAVX2(t Type, op Op, dsts, srcs [][]byte, off, n int, nt bool) bool {
 			foldMinInt32AVX2(dsts, srcs, off, n, nt)
 		case Max:
 			foldMaxInt32AVX2(dsts, srcs, off, n, nt)
+		case BitAnd:
+			foldBitAndAVX2(dsts, srcs, off, n, nt)
+		case BitOr:
+			foldBitOrAVX2(dsts, srcs, off, n, nt)
+		case BitXor:
+			foldBitXorAVX2(dsts, srcs, off, n, nt)
 		default:
 			return false
 		}
@@ -130,6 +160,12 @@ func foldAVX2(t Type, op Op, dsts, srcs [][]byte, off, n int, nt bool) bool {
 			foldMinUint32AVX2(dsts, srcs, off, n, nt)
 		case Max:
 			foldMaxUint32AVX2(dsts, srcs, off, n, nt)
+		case BitAnd:
+			foldBitAndAVX2(dsts, srcs, off, n, nt)
+		case BitOr:
+			foldBitOrAVX2(dsts, srcs, off, n, nt)
+		case BitXor:
+			foldBitXorAVX2(dsts, srcs, off, n, nt)
 		default:
 			return false
 		}
@@ -143,6 +179,12 @@ func foldAVX2(t Type, op Op, dsts, srcs [][]byte, off, n int, nt bool) bool {
 			foldMinInt64AVX2(dsts, srcs, off, n, nt)
 		case Max:
 			foldMaxInt64AVX2(dsts, srcs, off, n, nt)
+		case BitAnd:
+			foldBitAndAVX2(dsts, srcs, off, n, nt)
+		case BitOr:
+			foldBitOrAVX2(dsts, srcs, off, n, nt)
+		case BitXor:
+			foldBitXorAVX2(dsts, srcs, off, n, nt)
 		default:
 			return false
 		}
@@ -156,6 +198,12 @@ func foldAVX2(t Type, op Op, dsts, srcs [][]byte, off, n int, nt bool) bool {
 			foldMinUint64AVX2(dsts, srcs, off, n, nt)
 		case Max:
 			foldMaxUint64AVX2(dsts, srcs, off, n, nt)
+		case BitAnd:
+			foldBitAndAVX2(dsts, srcs, off, n, nt)
+		case BitOr:
+			foldBitOrAVX2(dsts, srcs, off, n, nt)
+		case BitXor:
+			foldBitXorAVX2(dsts, srcs, off, n, nt)
 		default:
 			return false
 		}
@@ -209,6 +257,32 @@ func foldAVX512(t Type, op Op, dsts, srcs [][]byte, off, n int, nt bool) bool {
 			foldMinBFloat16AVX512(dsts, srcs, off, n, nt)
 		case Max:
 			foldMaxBFloat16AVX512(dsts, srcs, off, n, nt)
+		default:
+			return false
+		}
+	case Float8E4M3:
+		switch op {
+		case Sum:
+			foldSumFloat8E4M3AVX512(dsts, srcs, off, n, nt)
+		case Prod:
+			foldProdFloat8E4M3AVX512(dsts, srcs, off, n, nt)
+		case Min:
+			foldMinFloat8E4M3AVX512(dsts, srcs, off, n, nt)
+		case Max:
+			foldMaxFloat8E4M3AVX512(dsts, srcs, off, n, nt)
+		default:
+			return false
+		}
+	case Float8E5M2:
+		switch op {
+		case Sum:
+			foldSumFloat8E5M2AVX512(dsts, srcs, off, n, nt)
+		case Prod:
+			foldProdFloat8E5M2AVX512(dsts, srcs, off, n, nt)
+		case Min:
+			foldMinFloat8E5M2AVX512(dsts, srcs, off, n, nt)
+		case Max:
+			foldMaxFloat8E5M2AVX512(dsts, srcs, off, n, nt)
 		default:
 			return false
 		}

@@ -1,5 +1,7 @@
 package main
 
+import . "github.com/mmcloughlin/avo/operand"
+
 // family is the functions of one generated file: every operation in one layout.
 type family struct {
 	file   string
@@ -27,6 +29,8 @@ func families() []family {
 	add("float64", "Float64", []string{"Float64"}, plain(8), 8, double.operations()[2:], avx512)
 	add("float16", "Float16", []string{"Float16"}, float16(), 8, single.operations(), avx2, avx512)
 	add("bfloat16", "BFloat16", []string{"BFloat16"}, bfloat16(), 4, single.operations(), avx2, avx512)
+	add("float8", "Float8E4M3", []string{"Float8E4M3"}, float8e4m3(), 4, single.operations(), avx512)
+	add("float8", "Float8E5M2", []string{"Float8E5M2"}, float8e5m2(), 4, single.operations(), avx512)
 
 	s := []string{"Int8", "Uint8"}
 	add("int8", "8", s, plain(1), 8, []operation{simple("Sum", (*context).VPADDB)}, avx2)
@@ -48,6 +52,16 @@ func families() []family {
 	add("int64", "64", s, plain(8), 8, []operation{multiply64()}, avx2, avx512)
 	add("int64", "Int64", s[:1], plain(8), 8, []operation{compare64("Min", false), compare64("Max", false)}, avx2)
 	add("int64", "Uint64", s[1:], plain(8), 8, []operation{compare64("Min", true), compare64("Max", true)}, avx2)
+	fixed := func(do func(c *context, b, x, dst Op)) instruction {
+		return func(c *context, ops ...Op) { do(c, ops[0], ops[1], ops[2]) }
+	}
+	s = []string{"Int8", "Int16", "Int32", "Int64", "Uint8", "Uint16", "Uint32", "Uint64"}
+	add("bits", "", s, plain(1), 8, []operation{
+		simple("BitAnd", fixed((*context).VPAND)),
+		simple("BitOr", fixed((*context).VPOR)),
+		simple("BitXor", fixed((*context).VPXOR)),
+	}, avx2)
+
 	// Avg and PreMulSum go over a buffer once more; memory bounds that with AVX2 already.
 	wide, narrow := []operation{doubleScale.scale(), doubleScale.divide()}, []operation{singleScale.scale(), singleScale.divide()}
 	add("scale", "Float32", []string{"Float32"}, plain(4), 8, narrow, avx2)

@@ -131,13 +131,16 @@ func (f family) loop(op operation, r registers, name string, w width, units int)
 	c.Label(done)
 }
 
-// store writes a unit, which may be the lower half of an XMM register.
+// store writes a unit, which may be the lower part of an XMM register.
 func (f family) store(w width, unit int, v reg.VecVirtual, m Mem, nt bool) {
-	if unit < 16 {
+	switch unit {
+	case 4:
+		c.VMOVD(v, m)
+	case 8:
 		c.VMOVQ(v, m)
-		return
+	default:
+		w.store(v, m, nt)
 	}
-	w.store(v, m, nt)
 }
 
 // elements folds what is left, one element at a time in the bottom of XMM registers.
