@@ -26,8 +26,7 @@ type queue struct {
 
 	// The queue holds a lease of each endpoint in its list. One that was removed is released when
 	// nobody reads a list that it may still be in: remove replaces the list, adds to removed, and
-	// then looks at readers; a reader gives itself up, and then looks at left. One of them sees
-	// the other.
+	// then looks at readers; a reader signs off, and then looks at left. One of them sees the other.
 	readers atomic.Int64
 	left    atomic.Int64 // endpoints in removed
 	mu      sync.Mutex   // guards the change of endpoints, and removed
@@ -51,9 +50,7 @@ func (q *queue) remove(e *Endpoint) {
 	q.removed = append(q.removed, e)
 	q.left.Add(1)
 	q.mu.Unlock()
-	if q.readers.Load() == 0 {
-		q.sweep()
-	}
+	q.sweep()
 }
 
 // read returns the list of endpoints, whose memory stays until done.
@@ -68,10 +65,14 @@ func (q *queue) done() {
 	}
 }
 
-// sweep releases the removed endpoints. The caller has seen no readers after they were removed;
-// later readers do not find them in the list.
+// sweep releases the removed endpoints if there are no readers; later ones do not find them in the
+// list. If there are, the last of them sweeps.
 func (q *queue) sweep() {
 	q.mu.Lock()
+	if q.readers.Load() != 0 { // looked at under mu: nothing is added to removed after the look
+		q.mu.Unlock()
+		return
+	}
 	removed := q.removed
 	q.removed = nil
 	q.left.Store(0)

@@ -145,6 +145,16 @@ func TestDescriptorsOfAnEndpoint(t *testing.T) {
 	require.NoError(t, r.Close())
 }
 
+func TestClosedEndpointStaysWhileItsQueueIsRead(t *testing.T) {
+	s := newSide(t, rdma.EndpointOptions{})
+	require.Contains(t, s.queue.read(), s.Endpoint)
+	require.NoError(t, s.Close())
+	s.queue.sweep() // as another endpoint's Close does
+	require.False(t, s.use.over())
+	s.queue.done()
+	require.True(t, s.use.over())
+}
+
 func TestLeaseFreesOnceTheLastUserIsDone(t *testing.T) {
 	freed := 0
 	l := lease{free: func() { freed++ }}
