@@ -42,6 +42,8 @@ type Config struct {
 	LendMin int
 	// HostID overrides the identity of this host, for simulated hosts. (GCCL_HOSTID)
 	HostID string
+	// HCA selects RDMA devices, in the syntax of NCCL_IB_HCA. (GCCL_IB_HCA)
+	HCA string
 	// Logger receives log lines; nil: none, unless GCCL_DEBUG asks for them.
 	Logger *zap.Logger
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 
 	"github.com/gccl/gccl/bootstrap"
 	"github.com/gccl/gccl/internal/executor"
@@ -52,10 +53,11 @@ func New(ctx context.Context, cfg Config) (c *Comm, err error) {
 	}
 	c.rank, c.size = c.group.Rank(), c.group.Size()
 	c.p2pSeq = make([]transferSeq, c.size)
-	if err := c.openDevices(); err != nil {
+	offered, err := c.offer()
+	if err != nil {
 		return c, err
 	}
-	if err := c.meet(ctx); err != nil {
+	if err := c.meet(ctx, offered); err != nil {
 		return c, err
 	}
 	return c, c.connect(ctx)
@@ -93,49 +95,53 @@ func NewLocal(ctx context.Context, n int, cfg Config) ([]*Comm, error) {
 // maxStash bounds the memory for messages that arrive before their Recv: beyond it senders wait.
 const maxStash = 1 << 30
 
-// openDevices opens the wanted providers. One that cannot work here is left out, loudly; none at
-// all is an error, and so is any under Strict.
-func (c *Comm) openDevices() error {
+// offer finds out which providers this rank can use. verbs is opened for that, since only then one
+// knows; one that cannot work here is left out, loudly if it was named, and refused under Strict.
+func (c *Comm) offer() (names []string, err error) {
 	if len(c.cfg.Devices) > 0 {
-		c.devices = c.cfg.Devices
-		return nil
+		c.devices = slices.Clone(c.cfg.Devices)
+		for _, d := range c.devices {
+			names = append(names, d.Attr().Provider)
+		}
+		return names, nil
 	}
-	names, err := wanted(c.cfg.Provider)
+	list, err := wanted(c.cfg.Provider)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	c.ownDevices = true
+	named := c.cfg.Provider != "" && c.cfg.Provider != "auto"
 	var errs []error
-	for _, name := range names {
-		d, err := openProvider(name)
-		if err != nil {
-			errs = append(errs, err)
-			continue
+	for _, name := range list {
+		if name == "verbs" {
+			if _, err := c.device(name); err != nil {
+				errs = append(errs, err)
+				if named {
+					c.log.Warn("provider left out", zap.String("provider", name), zap.Error(err))
+				} else {
+					c.log.Info("provider left out", zap.String("provider", name), zap.Error(err))
+				}
+				continue
+			}
 		}
-		c.devices = append(c.devices, d)
+		names = append(names, name)
 	}
-	if len(errs) > 0 && (c.cfg.Strict || len(c.devices) == 0) {
-		return fmt.Errorf("%w: %w", ErrUnavailable, errors.Join(errs...))
+	if len(errs) > 0 && (c.cfg.Strict && named || len(names) == 0) {
+		return nil, errors.Join(errs...)
 	}
-	for _, err := range errs {
-		c.log.Warn("provider left out", zap.Error(err))
-	}
-	return nil
+	return names, nil
 }
 
 // meet exchanges hellos.
-func (c *Comm) meet(ctx context.Context) error {
+func (c *Comm) meet(ctx context.Context, offered []string) error {
 	c.geo = link.Geometry{Lanes: max(c.cfg.Channels, scheduleLanes) + 1, Slots: c.cfg.Slots, SlotBytes: max(64, c.cfg.BufferBytes/max(1, c.cfg.Slots)&^63)}
 	if err := c.geo.Check(); err != nil {
 		return fmt.Errorf("%w: %v", ErrInvalid, err)
 	}
-	h := hello{Version: helloVersion, Pid: os.Getpid(), HostID: c.cfg.HostID, Cores: runtime.NumCPU(), Agreed: agreed(&c.cfg, c.geo, len(c.catalog))}
+	h := hello{Version: helloVersion, Pid: os.Getpid(), HostID: c.cfg.HostID, Cores: runtime.NumCPU(), Providers: offered, Agreed: agreed(&c.cfg, c.geo, len(c.catalog))}
 	h.Host, _ = os.Hostname()
 	if h.HostID == "" {
 		h.HostID = hostID()
-	}
-	for _, d := range c.devices {
-		h.Providers = append(h.Providers, d.Attr().Provider)
 	}
 	if c.rank == 0 {
 		var b [8]byte
@@ -166,8 +172,11 @@ func (c *Comm) connect(ctx context.Context) error {
 		if r == c.rank {
 			continue
 		}
-		var err error
-		if devs[r], err = c.deviceFor(r); err != nil {
+		name, err := c.providerFor(r)
+		if err != nil {
+			return err
+		}
+		if devs[r], err = c.device(name); err != nil {
 			return err
 		}
 	}

@@ -198,3 +198,13 @@ func shmFiles(t *testing.T) []string {
 	}
 	return names
 }
+
+// The same over sockets.
+func TestProcessesOverTCP(t *testing.T) {
+	for _, n := range []int{2, 4} {
+		var out output
+		j := job("table", n, &out)
+		j.Env = append(j.Env, "GCCL_PROVIDER=tcp")
+		require.NoError(t, j.Run(t.Context()), "%d ranks:\n%s", n, &out)
+	}
+}

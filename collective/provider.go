@@ -7,18 +7,45 @@ import (
 
 	"github.com/gccl/gccl/rdma"
 	"github.com/gccl/gccl/rdma/shm"
+	"github.com/gccl/gccl/rdma/tcp"
 )
 
 // providers are the providers that this build can open, in order of preference.
-func providers() []string { return []string{"shm"} }
+func providers() []string { return []string{"shm", "verbs", "tcp"} }
 
 // openProvider opens a provider's device.
-func openProvider(name string) (rdma.Device, error) {
+func openProvider(name string, cfg *Config) (rdma.Device, error) {
+	secret := []byte(cfg.Bootstrap.Secret)
 	switch name {
 	case "shm":
-		return shm.New(shm.Options{})
+		return shm.New(shm.Options{Logger: cfg.Logger})
+	case "verbs":
+		return openVerbs(cfg)
+	case "tcp":
+		return tcp.Open(tcp.Options{Interfaces: interfaces(cfg.Bootstrap.Interface), Secret: secret, Log: cfg.Logger})
 	}
 	return nil, fmt.Errorf("%w: no provider %q; there are %s", ErrInvalid, name, strings.Join(providers(), ", "))
+}
+
+// interfaces turns NCCL's interface syntax (prefixes; = exact; ^ excluded) into the patterns of
+// the tcp provider.
+func interfaces(setting string) []string {
+	if setting == "" {
+		return nil
+	}
+	setting, exclude := strings.CutPrefix(setting, "^")
+	setting, exact := strings.CutPrefix(setting, "=")
+	var out []string
+	for _, name := range strings.Split(setting, ",") {
+		if !exact {
+			name += "*"
+		}
+		if exclude {
+			name = "^" + name
+		}
+		out = append(out, name)
+	}
+	return out
 }
 
 // wanted resolves a Provider setting to names in order of preference.
@@ -46,9 +73,9 @@ func wanted(setting string) ([]string, error) {
 	return rest, nil
 }
 
-// deviceFor chooses the device for a pair of ranks: the first provider of rank 0's list that both
-// have and that can reach across. It depends only on the hellos, so both ends choose alike.
-func (c *Comm) deviceFor(peer int) (rdma.Device, error) {
+// providerFor chooses the provider for a pair of ranks: the first of rank 0's list that both have and
+// that can reach across. It depends only on the hellos, so both ends choose alike.
+func (c *Comm) providerFor(peer int) (string, error) {
 	a, b := &c.peers[c.rank], &c.peers[peer]
 	for _, name := range c.peers[0].Providers {
 		if !slices.Contains(a.Providers, name) || !slices.Contains(b.Providers, name) {
@@ -57,12 +84,23 @@ func (c *Comm) deviceFor(peer int) (rdma.Device, error) {
 		if name == "shm" && a.HostID != b.HostID {
 			continue
 		}
-		for _, d := range c.devices {
-			if d.Attr().Provider == name {
-				return d, nil
-			}
+		return name, nil
+	}
+	return "", fmt.Errorf("%w: nothing connects %s and %s: they have %s and %s", ErrUnavailable,
+		c.describe(c.rank), c.describe(peer), strings.Join(a.Providers, ", "), strings.Join(b.Providers, ", "))
+}
+
+// device returns the device of a provider, opening it at its first use.
+func (c *Comm) device(name string) (rdma.Device, error) {
+	for _, d := range c.devices {
+		if d.Attr().Provider == name {
+			return d, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: nothing connects %s and %s: they have %s and %s", ErrUnavailable,
-		c.describe(c.rank), c.describe(peer), strings.Join(a.Providers, ", "), strings.Join(b.Providers, ", "))
+	d, err := openProvider(name, &c.cfg)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	c.devices = append(c.devices, d)
+	return d, nil
 }

@@ -43,6 +43,7 @@ func Settings() []Setting {
 		{"GCCL_LEND_MIN", nil, "bytes", "2K", "shortest transfer read from registered memory in place", number(func(c *Config) *int { return &c.LendMin })},
 		{"GCCL_HOSTID", []string{"NCCL_HOSTID"}, "text", "kernel's boot id", "identity of this host, for simulated hosts", text(func(c *Config) *string { return &c.HostID })},
 		{"GCCL_SOCKET_IFNAME", []string{"NCCL_SOCKET_IFNAME"}, "list", "all", "network interfaces: prefixes, = exact, ^ exclude", text(func(c *Config) *string { return &c.Bootstrap.Interface })},
+		{"GCCL_IB_HCA", []string{"NCCL_IB_HCA"}, "list", "all", "RDMA devices: prefixes[:port], = exact, ^ exclude", text(func(c *Config) *string { return &c.HCA })},
 		{"GCCL_DEBUG", []string{"NCCL_DEBUG"}, "level", "silent", "log to standard error: warn, info or trace", debug},
 	}
 }

@@ -77,7 +77,11 @@ func (c *Comm) alloc(ctx context.Context, dt tensor.DType, count int) (t tensor.
 		return t, err
 	}
 	n := count * dt.Size()
-	region, err := c.devices[0].Alloc(max(n, 1), "tensor")
+	dev, err := c.windowDevice()
+	if err != nil {
+		return t, err
+	}
+	region, err := dev.Alloc(max(n, 1), "tensor")
 	if err != nil {
 		return t, fmt.Errorf("allocate %d bytes: %w", n, err)
 	}
@@ -92,7 +96,7 @@ func (c *Comm) alloc(ctx context.Context, dt tensor.DType, count int) (t tensor.
 	}
 	c.windows.last++
 	id := c.windows.last
-	if err := c.setWindows(ctx, id, n, all); err != nil {
+	if err := c.setWindows(ctx, dev.Attr().Provider, id, n, all); err != nil {
 		return t, errors.Join(err, region.Close())
 	}
 	if err := c.group.Barrier(ctx); err != nil {
@@ -102,7 +106,20 @@ func (c *Comm) alloc(ctx context.Context, dt tensor.DType, count int) (t tensor.
 	return tensor.FromBytes(dt, region.Bytes()[:n])
 }
 
-func (c *Comm) setWindows(ctx context.Context, id, n int, all [][]byte) error {
+// windowDevice is the device that windows are allocated on: one whose peers can map them, if any.
+func (c *Comm) windowDevice() (rdma.Device, error) {
+	for r := range c.size {
+		if p := c.mesh.Peer(r); p != nil && p.Mapped() {
+			return c.device(p.Provider)
+		}
+	}
+	if len(c.devices) > 0 {
+		return c.devices[0], nil
+	}
+	return c.device(c.peers[c.rank].Providers[0])
+}
+
+func (c *Comm) setWindows(ctx context.Context, dev string, id, n int, all [][]byte) error {
 	for r, b := range all {
 		if len(b) != 32 {
 			return fmt.Errorf("%w: alloc: rank %d sent %d bytes", ErrInternal, r, len(b))
@@ -110,7 +127,7 @@ func (c *Comm) setWindows(ctx context.Context, id, n int, all [][]byte) error {
 		if theirs := binary.LittleEndian.Uint64(b); theirs != uint64(n) {
 			return fmt.Errorf("%w: alloc of %d bytes here, of %d on %s", ErrMismatch, n, theirs, c.describe(r))
 		}
-		if p := c.mesh.Peer(r); p != nil {
+		if p := c.mesh.Peer(r); p != nil && p.Provider == dev {
 			region := rdma.RemoteRegion{Addr: binary.LittleEndian.Uint64(b[8:]), Key: binary.LittleEndian.Uint64(b[16:]), Len: binary.LittleEndian.Uint64(b[24:])}
 			if err := p.SetWindow(ctx, id, region); err != nil {
 				return fmt.Errorf("alloc: %w", err)

@@ -1,0 +1,13 @@
+//go:build !linux || noverbs
+
+package collective
+
+import (
+	"fmt"
+
+	"github.com/gccl/gccl/rdma"
+)
+
+func openVerbs(*Config) (rdma.Device, error) {
+	return nil, fmt.Errorf("%w: this build is without verbs (build tag noverbs, or not Linux)", rdma.ErrUnavailable)
+}

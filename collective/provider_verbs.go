@@ -1,0 +1,13 @@
+//go:build linux && !noverbs
+
+package collective
+
+import (
+	"github.com/gccl/gccl/rdma"
+	"github.com/gccl/gccl/rdma/verbs"
+)
+
+// openVerbs opens the first active RDMA device.
+func openVerbs(cfg *Config) (rdma.Device, error) {
+	return verbs.Open(verbs.Options{HCA: cfg.HCA, Logger: cfg.Logger})
+}
