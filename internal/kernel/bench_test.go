@@ -59,7 +59,7 @@ func benchFold(b *testing.B, dt Type, op Op, dsts, srcs, n int, inPlace, nt bool
 
 // BenchmarkScale reports the rate of Scale and Divide in place.
 func BenchmarkScale(b *testing.B) {
-	for _, dt := range []Type{Float32, Float64, Float16, BFloat16} {
+	for _, dt := range []Type{Float32, Float64, Float16, BFloat16, Float8E4M3, Float8E5M2} {
 		for _, n := range []int{64 << 10, 4 << 20} {
 			buf := make([]byte, n)
 			b.Run(fmt.Sprintf("%s/times/%d", typeName(dt), n), func(b *testing.B) {

@@ -306,8 +306,8 @@ func foldAVX512(t Type, op Op, dsts, srcs [][]byte, off, n int, nt bool) bool {
 	return true
 }
 
-// vectorScale runs the AVX2 function for t, if there is one.
-func vectorScale(t Type, dsts, srcs [][]byte, off, n int, by, limit float64) bool {
+// scaleAVX2 runs the AVX2 function for t, if there is one.
+func scaleAVX2(t Type, dsts, srcs [][]byte, off, n int, by, limit float64) bool {
 	switch t {
 	case Float32:
 		scaleFloat32AVX2(dsts, srcs, off, n, false, by, limit)
@@ -323,8 +323,25 @@ func vectorScale(t Type, dsts, srcs [][]byte, off, n int, by, limit float64) boo
 	return true
 }
 
-// vectorDivide runs the AVX2 function for t, if there is one.
-func vectorDivide(t Type, dsts, srcs [][]byte, off, n int, by, limit float64) bool {
+// scaleAVX512 runs the AVX512 function for t, if there is one.
+func scaleAVX512(t Type, dsts, srcs [][]byte, off, n int, by, limit float64) bool {
+	switch t {
+	case Float16:
+		scaleFloat16AVX512(dsts, srcs, off, n, false, by, limit)
+	case BFloat16:
+		scaleBFloat16AVX512(dsts, srcs, off, n, false, by, limit)
+	case Float8E4M3:
+		scaleFloat8E4M3AVX512(dsts, srcs, off, n, false, by, limit)
+	case Float8E5M2:
+		scaleFloat8E5M2AVX512(dsts, srcs, off, n, false, by, limit)
+	default:
+		return false
+	}
+	return true
+}
+
+// divideAVX2 runs the AVX2 function for t, if there is one.
+func divideAVX2(t Type, dsts, srcs [][]byte, off, n int, by, limit float64) bool {
 	switch t {
 	case Float32:
 		divideFloat32AVX2(dsts, srcs, off, n, false, by, limit)
@@ -334,6 +351,23 @@ func vectorDivide(t Type, dsts, srcs [][]byte, off, n int, by, limit float64) bo
 		divideFloat16AVX2(dsts, srcs, off, n, false, by, limit)
 	case BFloat16:
 		divideBFloat16AVX2(dsts, srcs, off, n, false, by, limit)
+	default:
+		return false
+	}
+	return true
+}
+
+// divideAVX512 runs the AVX512 function for t, if there is one.
+func divideAVX512(t Type, dsts, srcs [][]byte, off, n int, by, limit float64) bool {
+	switch t {
+	case Float16:
+		divideFloat16AVX512(dsts, srcs, off, n, false, by, limit)
+	case BFloat16:
+		divideBFloat16AVX512(dsts, srcs, off, n, false, by, limit)
+	case Float8E4M3:
+		divideFloat8E4M3AVX512(dsts, srcs, off, n, false, by, limit)
+	case Float8E5M2:
+		divideFloat8E5M2AVX512(dsts, srcs, off, n, false, by, limit)
 	default:
 		return false
 	}

@@ -23,7 +23,31 @@ func scaleFloat16AVX2(dsts [][]byte, srcs [][]byte, off int, n int, nt bool, by 
 func divideFloat16AVX2(dsts [][]byte, srcs [][]byte, off int, n int, nt bool, by float64, limit float64)
 
 //go:noescape
+func scaleFloat16AVX512(dsts [][]byte, srcs [][]byte, off int, n int, nt bool, by float64, limit float64)
+
+//go:noescape
+func divideFloat16AVX512(dsts [][]byte, srcs [][]byte, off int, n int, nt bool, by float64, limit float64)
+
+//go:noescape
 func scaleBFloat16AVX2(dsts [][]byte, srcs [][]byte, off int, n int, nt bool, by float64, limit float64)
 
 //go:noescape
 func divideBFloat16AVX2(dsts [][]byte, srcs [][]byte, off int, n int, nt bool, by float64, limit float64)
+
+//go:noescape
+func scaleBFloat16AVX512(dsts [][]byte, srcs [][]byte, off int, n int, nt bool, by float64, limit float64)
+
+//go:noescape
+func divideBFloat16AVX512(dsts [][]byte, srcs [][]byte, off int, n int, nt bool, by float64, limit float64)
+
+//go:noescape
+func scaleFloat8E4M3AVX512(dsts [][]byte, srcs [][]byte, off int, n int, nt bool, by float64, limit float64)
+
+//go:noescape
+func divideFloat8E4M3AVX512(dsts [][]byte, srcs [][]byte, off int, n int, nt bool, by float64, limit float64)
+
+//go:noescape
+func scaleFloat8E5M2AVX512(dsts [][]byte, srcs [][]byte, off int, n int, nt bool, by float64, limit float64)
+
+//go:noescape
+func divideFloat8E5M2AVX512(dsts [][]byte, srcs [][]byte, off int, n int, nt bool, by float64, limit float64)

@@ -184,10 +184,11 @@ TEXT ·divideFloat32AVX2(SB), NOSPLIT, $0-88
 	MOVSD        limit+80(FP), X1
 	VCVTSD2SS    X1, X1, X1
 	VBROADCASTSS X1, Y1
+	MOVL         $0x7fffffff, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
 	VXORPD       Y2, Y2, Y2
 	VSUBPS       Y1, Y2, Y2
-	VPCMPEQD     Y3, Y3, Y3
-	VPSRLD       $0x01, Y3, Y3
 
 big:
 	LEAQ      256(SI), BX
@@ -561,10 +562,11 @@ TEXT ·divideFloat64AVX2(SB), NOSPLIT, $0-88
 	VBROADCASTSD X0, Y0
 	MOVSD        limit+80(FP), X1
 	VBROADCASTSD X1, Y1
+	MOVQ         $0x7fffffffffffffff, BX
+	VMOVQ        BX, X3
+	VPBROADCASTQ X3, Y3
 	VXORPD       Y2, Y2, Y2
 	VSUBPD       Y1, Y2, Y2
-	VPCMPEQD     Y3, Y3, Y3
-	VPSRLQ       $0x01, Y3, Y3
 
 big:
 	LEAQ      256(SI), BX
@@ -953,10 +955,11 @@ TEXT ·divideFloat16AVX2(SB), NOSPLIT, $0-88
 	MOVSD        limit+80(FP), X1
 	VCVTSD2SS    X1, X1, X1
 	VBROADCASTSS X1, Y1
+	MOVL         $0x7fffffff, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Y3
 	VXORPD       Y2, Y2, Y2
 	VSUBPS       Y1, Y2, Y2
-	VPCMPEQD     Y3, Y3, Y3
-	VPSRLD       $0x01, Y3, Y3
 
 big:
 	LEAQ      128(SI), BX
@@ -1143,6 +1146,400 @@ element:
 	VMINPS    X1, X4, X6
 	VMAXPS    X2, X6, X6
 	VBLENDVPS X5, X6, X4, X4
+	VCVTPS2PH $0x00, X4, X4
+	MOVQ      AX, BX
+
+elementStore:
+	MOVQ    (BX), R9
+	ADDQ    SI, R9
+	VPEXTRW $0x00, X4, (R9)
+	ADDQ    $0x18, BX
+	CMPQ    BX, CX
+	JB      elementStore
+	ADDQ    $0x00000002, SI
+	JMP     element
+
+elementDone:
+	TESTB R8, R8
+	JZ    done
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func scaleFloat16AVX512(dsts [][]byte, srcs [][]byte, off int, n int, nt bool, by float64, limit float64)
+// Requires: AVX, AVX512F, F16C, MMX+, SSE2
+TEXT ·scaleFloat16AVX512(SB), NOSPLIT, $0-88
+	MOVQ         dsts_base+0(FP), AX
+	MOVQ         dsts_len+8(FP), CX
+	MOVQ         srcs_base+24(FP), DX
+	MOVQ         srcs_len+32(FP), BX
+	MOVQ         off+48(FP), SI
+	MOVQ         n+56(FP), DI
+	MOVB         nt+64(FP), R8
+	LEAQ         (CX)(CX*2), CX
+	LEAQ         (AX)(CX*8), CX
+	LEAQ         (BX)(BX*2), BX
+	LEAQ         (DX)(BX*8), BX
+	ADDQ         SI, DI
+	MOVSD        by+72(FP), X0
+	VCVTSD2SS    X0, X0, X0
+	VBROADCASTSS X0, Z0
+
+big:
+	LEAQ      256(SI), BX
+	CMPQ      BX, DI
+	JA        bigDone
+	MOVQ      (DX), R9
+	ADDQ      SI, R9
+	LEAQ      24(DX), BX
+	VCVTPH2PS (R9), Z1
+	VCVTPH2PS 32(R9), Z2
+	VCVTPH2PS 64(R9), Z3
+	VCVTPH2PS 96(R9), Z4
+	VCVTPH2PS 128(R9), Z5
+	VCVTPH2PS 160(R9), Z6
+	VCVTPH2PS 192(R9), Z7
+	VCVTPH2PS 224(R9), Z8
+	VMULPS    Z0, Z1, Z1
+	VMULPS    Z0, Z2, Z2
+	VMULPS    Z0, Z3, Z3
+	VMULPS    Z0, Z4, Z4
+	VMULPS    Z0, Z5, Z5
+	VMULPS    Z0, Z6, Z6
+	VMULPS    Z0, Z7, Z7
+	VMULPS    Z0, Z8, Z8
+	VCVTPS2PH $0x00, Z1, Y1
+	VCVTPS2PH $0x00, Z2, Y2
+	VCVTPS2PH $0x00, Z3, Y3
+	VCVTPS2PH $0x00, Z4, Y4
+	VCVTPS2PH $0x00, Z5, Y5
+	VCVTPS2PH $0x00, Z6, Y6
+	VCVTPS2PH $0x00, Z7, Y7
+	VCVTPS2PH $0x00, Z8, Y8
+	TESTB     R8, R8
+	JNZ       bigStream
+	MOVQ      AX, BX
+
+bigStore:
+	MOVQ    (BX), R9
+	ADDQ    SI, R9
+	VMOVDQU Y1, (R9)
+	VMOVDQU Y2, 32(R9)
+	VMOVDQU Y3, 64(R9)
+	VMOVDQU Y4, 96(R9)
+	VMOVDQU Y5, 128(R9)
+	VMOVDQU Y6, 160(R9)
+	VMOVDQU Y7, 192(R9)
+	VMOVDQU Y8, 224(R9)
+	ADDQ    $0x18, BX
+	CMPQ    BX, CX
+	JB      bigStore
+	JMP     bigNext
+
+bigStream:
+	MOVQ AX, BX
+
+bigStreamStore:
+	MOVQ     (BX), R9
+	ADDQ     SI, R9
+	VMOVNTDQ Y1, (R9)
+	VMOVNTDQ Y2, 32(R9)
+	VMOVNTDQ Y3, 64(R9)
+	VMOVNTDQ Y4, 96(R9)
+	VMOVNTDQ Y5, 128(R9)
+	VMOVNTDQ Y6, 160(R9)
+	VMOVNTDQ Y7, 192(R9)
+	VMOVNTDQ Y8, 224(R9)
+	ADDQ     $0x18, BX
+	CMPQ     BX, CX
+	JB       bigStreamStore
+
+bigNext:
+	ADDQ $0x00000100, SI
+	JMP  big
+
+bigDone:
+one:
+	LEAQ      32(SI), BX
+	CMPQ      BX, DI
+	JA        oneDone
+	MOVQ      (DX), R9
+	ADDQ      SI, R9
+	LEAQ      24(DX), BX
+	VCVTPH2PS (R9), Z1
+	VMULPS    Z0, Z1, Z1
+	VCVTPS2PH $0x00, Z1, Y1
+	MOVQ      AX, BX
+
+oneStore:
+	MOVQ    (BX), R9
+	ADDQ    SI, R9
+	VMOVDQU Y1, (R9)
+	ADDQ    $0x18, BX
+	CMPQ    BX, CX
+	JB      oneStore
+	ADDQ    $0x00000020, SI
+	JMP     one
+
+oneDone:
+small:
+	LEAQ      8(SI), BX
+	CMPQ      BX, DI
+	JA        smallDone
+	MOVQ      (DX), R9
+	ADDQ      SI, R9
+	LEAQ      24(DX), BX
+	VCVTPH2PS (R9), X1
+	VMULPS    X0, X1, X1
+	VCVTPS2PH $0x00, X1, X1
+	MOVQ      AX, BX
+
+smallStore:
+	MOVQ  (BX), R9
+	ADDQ  SI, R9
+	VMOVQ X1, (R9)
+	ADDQ  $0x18, BX
+	CMPQ  BX, CX
+	JB    smallStore
+	ADDQ  $0x00000008, SI
+	JMP   small
+
+smallDone:
+element:
+	CMPQ      SI, DI
+	JAE       elementDone
+	MOVQ      (DX), R9
+	ADDQ      SI, R9
+	LEAQ      24(DX), BX
+	VPXOR     X1, X1, X1
+	VPINSRW   $0x00, (R9), X1, X1
+	VCVTPH2PS X1, X1
+	VMULPS    X0, X1, X1
+	VCVTPS2PH $0x00, X1, X1
+	MOVQ      AX, BX
+
+elementStore:
+	MOVQ    (BX), R9
+	ADDQ    SI, R9
+	VPEXTRW $0x00, X1, (R9)
+	ADDQ    $0x18, BX
+	CMPQ    BX, CX
+	JB      elementStore
+	ADDQ    $0x00000002, SI
+	JMP     element
+
+elementDone:
+	TESTB R8, R8
+	JZ    done
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func divideFloat16AVX512(dsts [][]byte, srcs [][]byte, off int, n int, nt bool, by float64, limit float64)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, F16C, MMX+, SSE2
+TEXT ·divideFloat16AVX512(SB), NOSPLIT, $0-88
+	MOVQ         dsts_base+0(FP), AX
+	MOVQ         dsts_len+8(FP), CX
+	MOVQ         srcs_base+24(FP), DX
+	MOVQ         srcs_len+32(FP), BX
+	MOVQ         off+48(FP), SI
+	MOVQ         n+56(FP), DI
+	MOVB         nt+64(FP), R8
+	LEAQ         (CX)(CX*2), CX
+	LEAQ         (AX)(CX*8), CX
+	LEAQ         (BX)(BX*2), BX
+	LEAQ         (DX)(BX*8), BX
+	ADDQ         SI, DI
+	MOVSD        by+72(FP), X0
+	VCVTSD2SS    X0, X0, X0
+	VBROADCASTSS X0, Z0
+	MOVSD        limit+80(FP), X1
+	VCVTSD2SS    X1, X1, X1
+	VBROADCASTSS X1, Z1
+	MOVL         $0x7fffffff, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Z3
+	VXORPD       Z2, Z2, Z2
+	VSUBPS       Z1, Z2, Z2
+
+big:
+	LEAQ      256(SI), BX
+	CMPQ      BX, DI
+	JA        bigDone
+	MOVQ      (DX), R9
+	ADDQ      SI, R9
+	LEAQ      24(DX), BX
+	VCVTPH2PS (R9), Z4
+	VCVTPH2PS 32(R9), Z5
+	VCVTPH2PS 64(R9), Z6
+	VCVTPH2PS 96(R9), Z7
+	VCVTPH2PS 128(R9), Z8
+	VCVTPH2PS 160(R9), Z9
+	VCVTPH2PS 192(R9), Z10
+	VCVTPH2PS 224(R9), Z11
+	VANDPS    Z3, Z4, Z12
+	VCMPPS    $0x02, Z1, Z12, K1
+	VDIVPS    Z0, Z4, Z4
+	VMINPS    Z1, Z4, Z12
+	VMAXPS    Z2, Z12, K1, Z4
+	VANDPS    Z3, Z5, Z12
+	VCMPPS    $0x02, Z1, Z12, K1
+	VDIVPS    Z0, Z5, Z5
+	VMINPS    Z1, Z5, Z12
+	VMAXPS    Z2, Z12, K1, Z5
+	VANDPS    Z3, Z6, Z12
+	VCMPPS    $0x02, Z1, Z12, K1
+	VDIVPS    Z0, Z6, Z6
+	VMINPS    Z1, Z6, Z12
+	VMAXPS    Z2, Z12, K1, Z6
+	VANDPS    Z3, Z7, Z12
+	VCMPPS    $0x02, Z1, Z12, K1
+	VDIVPS    Z0, Z7, Z7
+	VMINPS    Z1, Z7, Z12
+	VMAXPS    Z2, Z12, K1, Z7
+	VANDPS    Z3, Z8, Z12
+	VCMPPS    $0x02, Z1, Z12, K1
+	VDIVPS    Z0, Z8, Z8
+	VMINPS    Z1, Z8, Z12
+	VMAXPS    Z2, Z12, K1, Z8
+	VANDPS    Z3, Z9, Z12
+	VCMPPS    $0x02, Z1, Z12, K1
+	VDIVPS    Z0, Z9, Z9
+	VMINPS    Z1, Z9, Z12
+	VMAXPS    Z2, Z12, K1, Z9
+	VANDPS    Z3, Z10, Z12
+	VCMPPS    $0x02, Z1, Z12, K1
+	VDIVPS    Z0, Z10, Z10
+	VMINPS    Z1, Z10, Z12
+	VMAXPS    Z2, Z12, K1, Z10
+	VANDPS    Z3, Z11, Z12
+	VCMPPS    $0x02, Z1, Z12, K1
+	VDIVPS    Z0, Z11, Z11
+	VMINPS    Z1, Z11, Z12
+	VMAXPS    Z2, Z12, K1, Z11
+	VCVTPS2PH $0x00, Z4, Y4
+	VCVTPS2PH $0x00, Z5, Y5
+	VCVTPS2PH $0x00, Z6, Y6
+	VCVTPS2PH $0x00, Z7, Y7
+	VCVTPS2PH $0x00, Z8, Y8
+	VCVTPS2PH $0x00, Z9, Y9
+	VCVTPS2PH $0x00, Z10, Y10
+	VCVTPS2PH $0x00, Z11, Y11
+	TESTB     R8, R8
+	JNZ       bigStream
+	MOVQ      AX, BX
+
+bigStore:
+	MOVQ    (BX), R9
+	ADDQ    SI, R9
+	VMOVDQU Y4, (R9)
+	VMOVDQU Y5, 32(R9)
+	VMOVDQU Y6, 64(R9)
+	VMOVDQU Y7, 96(R9)
+	VMOVDQU Y8, 128(R9)
+	VMOVDQU Y9, 160(R9)
+	VMOVDQU Y10, 192(R9)
+	VMOVDQU Y11, 224(R9)
+	ADDQ    $0x18, BX
+	CMPQ    BX, CX
+	JB      bigStore
+	JMP     bigNext
+
+bigStream:
+	MOVQ AX, BX
+
+bigStreamStore:
+	MOVQ     (BX), R9
+	ADDQ     SI, R9
+	VMOVNTDQ Y4, (R9)
+	VMOVNTDQ Y5, 32(R9)
+	VMOVNTDQ Y6, 64(R9)
+	VMOVNTDQ Y7, 96(R9)
+	VMOVNTDQ Y8, 128(R9)
+	VMOVNTDQ Y9, 160(R9)
+	VMOVNTDQ Y10, 192(R9)
+	VMOVNTDQ Y11, 224(R9)
+	ADDQ     $0x18, BX
+	CMPQ     BX, CX
+	JB       bigStreamStore
+
+bigNext:
+	ADDQ $0x00000100, SI
+	JMP  big
+
+bigDone:
+one:
+	LEAQ      32(SI), BX
+	CMPQ      BX, DI
+	JA        oneDone
+	MOVQ      (DX), R9
+	ADDQ      SI, R9
+	LEAQ      24(DX), BX
+	VCVTPH2PS (R9), Z4
+	VANDPS    Z3, Z4, Z5
+	VCMPPS    $0x02, Z1, Z5, K1
+	VDIVPS    Z0, Z4, Z4
+	VMINPS    Z1, Z4, Z5
+	VMAXPS    Z2, Z5, K1, Z4
+	VCVTPS2PH $0x00, Z4, Y4
+	MOVQ      AX, BX
+
+oneStore:
+	MOVQ    (BX), R9
+	ADDQ    SI, R9
+	VMOVDQU Y4, (R9)
+	ADDQ    $0x18, BX
+	CMPQ    BX, CX
+	JB      oneStore
+	ADDQ    $0x00000020, SI
+	JMP     one
+
+oneDone:
+small:
+	LEAQ      8(SI), BX
+	CMPQ      BX, DI
+	JA        smallDone
+	MOVQ      (DX), R9
+	ADDQ      SI, R9
+	LEAQ      24(DX), BX
+	VCVTPH2PS (R9), X4
+	VANDPS    X3, X4, X5
+	VCMPPS    $0x02, X1, X5, K1
+	VDIVPS    X0, X4, X4
+	VMINPS    X1, X4, X5
+	VMAXPS    X2, X5, K1, X4
+	VCVTPS2PH $0x00, X4, X4
+	MOVQ      AX, BX
+
+smallStore:
+	MOVQ  (BX), R9
+	ADDQ  SI, R9
+	VMOVQ X4, (R9)
+	ADDQ  $0x18, BX
+	CMPQ  BX, CX
+	JB    smallStore
+	ADDQ  $0x00000008, SI
+	JMP   small
+
+smallDone:
+element:
+	CMPQ      SI, DI
+	JAE       elementDone
+	MOVQ      (DX), R9
+	ADDQ      SI, R9
+	LEAQ      24(DX), BX
+	VPXOR     X4, X4, X4
+	VPINSRW   $0x00, (R9), X4, X4
+	VCVTPH2PS X4, X4
+	VANDPS    X3, X4, X5
+	VCMPPS    $0x02, X1, X5, K1
+	VDIVPS    X0, X4, X4
+	VMINPS    X1, X4, X5
+	VMAXPS    X2, X5, K1, X4
 	VCVTPS2PH $0x00, X4, X4
 	MOVQ      AX, BX
 
@@ -1434,10 +1831,11 @@ TEXT ·divideBFloat16AVX2(SB), NOSPLIT, $0-88
 	MOVSD        limit+80(FP), X4
 	VCVTSD2SS    X4, X4, X4
 	VBROADCASTSS X4, Y4
+	MOVL         $0x7fffffff, BX
+	VMOVD        BX, X6
+	VPBROADCASTD X6, Y6
 	VXORPD       Y5, Y5, Y5
 	VSUBPS       Y4, Y5, Y5
-	VPCMPEQD     Y6, Y6, Y6
-	VPSRLD       $0x01, Y6, Y6
 
 big:
 	LEAQ      64(SI), BX
@@ -1689,6 +2087,1858 @@ elementStore:
 	CMPQ    BX, CX
 	JB      elementStore
 	ADDQ    $0x00000002, SI
+	JMP     element
+
+elementDone:
+	TESTB R8, R8
+	JZ    done
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func scaleBFloat16AVX512(dsts [][]byte, srcs [][]byte, off int, n int, nt bool, by float64, limit float64)
+// Requires: AVX, AVX512F, AVX512VL, MMX+, SSE2
+TEXT ·scaleBFloat16AVX512(SB), NOSPLIT, $0-88
+	MOVQ         dsts_base+0(FP), AX
+	MOVQ         dsts_len+8(FP), CX
+	MOVQ         srcs_base+24(FP), DX
+	MOVQ         srcs_len+32(FP), BX
+	MOVQ         off+48(FP), SI
+	MOVQ         n+56(FP), DI
+	MOVB         nt+64(FP), R8
+	LEAQ         (CX)(CX*2), CX
+	LEAQ         (AX)(CX*8), CX
+	LEAQ         (BX)(BX*2), BX
+	LEAQ         (DX)(BX*8), BX
+	ADDQ         SI, DI
+	MOVL         $0xffff0000, BX
+	VMOVD        BX, X0
+	VPBROADCASTD X0, Z0
+	MOVL         $0x00007fff, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Z1
+	MOVL         $0x00000001, BX
+	VMOVD        BX, X2
+	VPBROADCASTD X2, Z2
+	MOVL         $0x00010000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Z3
+	MOVSD        by+72(FP), X4
+	VCVTSD2SS    X4, X4, X4
+	VBROADCASTSS X4, Z4
+
+big:
+	LEAQ       128(SI), BX
+	CMPQ       BX, DI
+	JA         bigDone
+	MOVQ       (DX), R9
+	ADDQ       SI, R9
+	LEAQ       24(DX), BX
+	VMOVDQU64  (R9), Z6
+	VPSLLD     $0x10, Z6, Z5
+	VPANDD     Z0, Z6, Z6
+	VMOVDQU64  64(R9), Z8
+	VPSLLD     $0x10, Z8, Z7
+	VPANDD     Z0, Z8, Z8
+	VMULPS     Z4, Z5, Z5
+	VMULPS     Z4, Z6, Z6
+	VMULPS     Z4, Z7, Z7
+	VMULPS     Z4, Z8, Z8
+	VCMPPS     $0x07, Z5, Z5, K1
+	VPTESTMD   Z3, Z5, K1, K2
+	VPADDD     Z1, Z5, K1, Z5
+	VPADDD     Z2, Z5, K2, Z5
+	VCMPPS     $0x07, Z6, Z6, K1
+	VPTESTMD   Z3, Z6, K1, K2
+	VPADDD     Z1, Z6, K1, Z6
+	VPADDD     Z2, Z6, K2, Z6
+	VPSRLD     $0x10, Z5, Z5
+	VPTERNLOGD $0xf8, Z0, Z6, Z5
+	VCMPPS     $0x07, Z7, Z7, K1
+	VPTESTMD   Z3, Z7, K1, K2
+	VPADDD     Z1, Z7, K1, Z7
+	VPADDD     Z2, Z7, K2, Z7
+	VCMPPS     $0x07, Z8, Z8, K1
+	VPTESTMD   Z3, Z8, K1, K2
+	VPADDD     Z1, Z8, K1, Z8
+	VPADDD     Z2, Z8, K2, Z8
+	VPSRLD     $0x10, Z7, Z7
+	VPTERNLOGD $0xf8, Z0, Z8, Z7
+	TESTB      R8, R8
+	JNZ        bigStream
+	MOVQ       AX, BX
+
+bigStore:
+	MOVQ      (BX), R9
+	ADDQ      SI, R9
+	VMOVDQU64 Z5, (R9)
+	VMOVDQU64 Z7, 64(R9)
+	ADDQ      $0x18, BX
+	CMPQ      BX, CX
+	JB        bigStore
+	JMP       bigNext
+
+bigStream:
+	MOVQ AX, BX
+
+bigStreamStore:
+	MOVQ     (BX), R9
+	ADDQ     SI, R9
+	VMOVNTDQ Z5, (R9)
+	VMOVNTDQ Z7, 64(R9)
+	ADDQ     $0x18, BX
+	CMPQ     BX, CX
+	JB       bigStreamStore
+
+bigNext:
+	ADDQ $0x00000080, SI
+	JMP  big
+
+bigDone:
+one:
+	LEAQ       64(SI), BX
+	CMPQ       BX, DI
+	JA         oneDone
+	MOVQ       (DX), R9
+	ADDQ       SI, R9
+	LEAQ       24(DX), BX
+	VMOVDQU64  (R9), Z6
+	VPSLLD     $0x10, Z6, Z5
+	VPANDD     Z0, Z6, Z6
+	VMULPS     Z4, Z5, Z5
+	VMULPS     Z4, Z6, Z6
+	VCMPPS     $0x07, Z5, Z5, K1
+	VPTESTMD   Z3, Z5, K1, K2
+	VPADDD     Z1, Z5, K1, Z5
+	VPADDD     Z2, Z5, K2, Z5
+	VCMPPS     $0x07, Z6, Z6, K1
+	VPTESTMD   Z3, Z6, K1, K2
+	VPADDD     Z1, Z6, K1, Z6
+	VPADDD     Z2, Z6, K2, Z6
+	VPSRLD     $0x10, Z5, Z5
+	VPTERNLOGD $0xf8, Z0, Z6, Z5
+	MOVQ       AX, BX
+
+oneStore:
+	MOVQ      (BX), R9
+	ADDQ      SI, R9
+	VMOVDQU64 Z5, (R9)
+	ADDQ      $0x18, BX
+	CMPQ      BX, CX
+	JB        oneStore
+	ADDQ      $0x00000040, SI
+	JMP       one
+
+oneDone:
+small:
+	LEAQ       16(SI), BX
+	CMPQ       BX, DI
+	JA         smallDone
+	MOVQ       (DX), R9
+	ADDQ       SI, R9
+	LEAQ       24(DX), BX
+	VMOVDQU    (R9), X6
+	VPSLLD     $0x10, X6, X5
+	VPANDD     X0, X6, X6
+	VMULPS     X4, X5, X5
+	VMULPS     X4, X6, X6
+	VCMPPS     $0x07, X5, X5, K1
+	VPTESTMD   X3, X5, K1, K2
+	VPADDD     X1, X5, K1, X5
+	VPADDD     X2, X5, K2, X5
+	VCMPPS     $0x07, X6, X6, K1
+	VPTESTMD   X3, X6, K1, K2
+	VPADDD     X1, X6, K1, X6
+	VPADDD     X2, X6, K2, X6
+	VPSRLD     $0x10, X5, X5
+	VPTERNLOGD $0xf8, X0, X6, X5
+	MOVQ       AX, BX
+
+smallStore:
+	MOVQ    (BX), R9
+	ADDQ    SI, R9
+	VMOVDQU X5, (R9)
+	ADDQ    $0x18, BX
+	CMPQ    BX, CX
+	JB      smallStore
+	ADDQ    $0x00000010, SI
+	JMP     small
+
+smallDone:
+element:
+	CMPQ       SI, DI
+	JAE        elementDone
+	MOVQ       (DX), R9
+	ADDQ       SI, R9
+	LEAQ       24(DX), BX
+	VPXOR      X5, X5, X5
+	VPINSRW    $0x00, (R9), X5, X5
+	VPSLLD     $0x10, X5, X6
+	VPANDD     X0, X5, X5
+	VMULPS     X4, X6, X6
+	VMULPS     X4, X5, X5
+	VCMPPS     $0x07, X6, X6, K1
+	VPTESTMD   X3, X6, K1, K2
+	VPADDD     X1, X6, K1, X6
+	VPADDD     X2, X6, K2, X6
+	VCMPPS     $0x07, X5, X5, K1
+	VPTESTMD   X3, X5, K1, K2
+	VPADDD     X1, X5, K1, X5
+	VPADDD     X2, X5, K2, X5
+	VPSRLD     $0x10, X6, X6
+	VPTERNLOGD $0xf8, X0, X5, X6
+	MOVQ       AX, BX
+
+elementStore:
+	MOVQ    (BX), R9
+	ADDQ    SI, R9
+	VPEXTRW $0x00, X6, (R9)
+	ADDQ    $0x18, BX
+	CMPQ    BX, CX
+	JB      elementStore
+	ADDQ    $0x00000002, SI
+	JMP     element
+
+elementDone:
+	TESTB R8, R8
+	JZ    done
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func divideBFloat16AVX512(dsts [][]byte, srcs [][]byte, off int, n int, nt bool, by float64, limit float64)
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+, SSE2
+TEXT ·divideBFloat16AVX512(SB), NOSPLIT, $0-88
+	MOVQ         dsts_base+0(FP), AX
+	MOVQ         dsts_len+8(FP), CX
+	MOVQ         srcs_base+24(FP), DX
+	MOVQ         srcs_len+32(FP), BX
+	MOVQ         off+48(FP), SI
+	MOVQ         n+56(FP), DI
+	MOVB         nt+64(FP), R8
+	LEAQ         (CX)(CX*2), CX
+	LEAQ         (AX)(CX*8), CX
+	LEAQ         (BX)(BX*2), BX
+	LEAQ         (DX)(BX*8), BX
+	ADDQ         SI, DI
+	MOVL         $0xffff0000, BX
+	VMOVD        BX, X0
+	VPBROADCASTD X0, Z0
+	MOVL         $0x00007fff, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Z1
+	MOVL         $0x00000001, BX
+	VMOVD        BX, X2
+	VPBROADCASTD X2, Z2
+	MOVL         $0x00010000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Z3
+	MOVSD        by+72(FP), X4
+	VCVTSD2SS    X4, X4, X4
+	VBROADCASTSS X4, Z4
+	MOVSD        limit+80(FP), X5
+	VCVTSD2SS    X5, X5, X5
+	VBROADCASTSS X5, Z5
+	MOVL         $0x7fffffff, BX
+	VMOVD        BX, X7
+	VPBROADCASTD X7, Z7
+	VXORPD       Z6, Z6, Z6
+	VSUBPS       Z5, Z6, Z6
+
+big:
+	LEAQ       128(SI), BX
+	CMPQ       BX, DI
+	JA         bigDone
+	MOVQ       (DX), R9
+	ADDQ       SI, R9
+	LEAQ       24(DX), BX
+	VMOVDQU64  (R9), Z9
+	VPSLLD     $0x10, Z9, Z8
+	VPANDD     Z0, Z9, Z9
+	VMOVDQU64  64(R9), Z11
+	VPSLLD     $0x10, Z11, Z10
+	VPANDD     Z0, Z11, Z11
+	VANDPS     Z7, Z8, Z12
+	VCMPPS     $0x02, Z5, Z12, K1
+	VDIVPS     Z4, Z8, Z8
+	VMINPS     Z5, Z8, Z12
+	VMAXPS     Z6, Z12, K1, Z8
+	VANDPS     Z7, Z9, Z12
+	VCMPPS     $0x02, Z5, Z12, K1
+	VDIVPS     Z4, Z9, Z9
+	VMINPS     Z5, Z9, Z12
+	VMAXPS     Z6, Z12, K1, Z9
+	VANDPS     Z7, Z10, Z12
+	VCMPPS     $0x02, Z5, Z12, K1
+	VDIVPS     Z4, Z10, Z10
+	VMINPS     Z5, Z10, Z12
+	VMAXPS     Z6, Z12, K1, Z10
+	VANDPS     Z7, Z11, Z12
+	VCMPPS     $0x02, Z5, Z12, K1
+	VDIVPS     Z4, Z11, Z11
+	VMINPS     Z5, Z11, Z12
+	VMAXPS     Z6, Z12, K1, Z11
+	VCMPPS     $0x07, Z8, Z8, K1
+	VPTESTMD   Z3, Z8, K1, K2
+	VPADDD     Z1, Z8, K1, Z8
+	VPADDD     Z2, Z8, K2, Z8
+	VCMPPS     $0x07, Z9, Z9, K1
+	VPTESTMD   Z3, Z9, K1, K2
+	VPADDD     Z1, Z9, K1, Z9
+	VPADDD     Z2, Z9, K2, Z9
+	VPSRLD     $0x10, Z8, Z8
+	VPTERNLOGD $0xf8, Z0, Z9, Z8
+	VCMPPS     $0x07, Z10, Z10, K1
+	VPTESTMD   Z3, Z10, K1, K2
+	VPADDD     Z1, Z10, K1, Z10
+	VPADDD     Z2, Z10, K2, Z10
+	VCMPPS     $0x07, Z11, Z11, K1
+	VPTESTMD   Z3, Z11, K1, K2
+	VPADDD     Z1, Z11, K1, Z11
+	VPADDD     Z2, Z11, K2, Z11
+	VPSRLD     $0x10, Z10, Z10
+	VPTERNLOGD $0xf8, Z0, Z11, Z10
+	TESTB      R8, R8
+	JNZ        bigStream
+	MOVQ       AX, BX
+
+bigStore:
+	MOVQ      (BX), R9
+	ADDQ      SI, R9
+	VMOVDQU64 Z8, (R9)
+	VMOVDQU64 Z10, 64(R9)
+	ADDQ      $0x18, BX
+	CMPQ      BX, CX
+	JB        bigStore
+	JMP       bigNext
+
+bigStream:
+	MOVQ AX, BX
+
+bigStreamStore:
+	MOVQ     (BX), R9
+	ADDQ     SI, R9
+	VMOVNTDQ Z8, (R9)
+	VMOVNTDQ Z10, 64(R9)
+	ADDQ     $0x18, BX
+	CMPQ     BX, CX
+	JB       bigStreamStore
+
+bigNext:
+	ADDQ $0x00000080, SI
+	JMP  big
+
+bigDone:
+one:
+	LEAQ       64(SI), BX
+	CMPQ       BX, DI
+	JA         oneDone
+	MOVQ       (DX), R9
+	ADDQ       SI, R9
+	LEAQ       24(DX), BX
+	VMOVDQU64  (R9), Z9
+	VPSLLD     $0x10, Z9, Z8
+	VPANDD     Z0, Z9, Z9
+	VANDPS     Z7, Z8, Z10
+	VCMPPS     $0x02, Z5, Z10, K1
+	VDIVPS     Z4, Z8, Z8
+	VMINPS     Z5, Z8, Z10
+	VMAXPS     Z6, Z10, K1, Z8
+	VANDPS     Z7, Z9, Z10
+	VCMPPS     $0x02, Z5, Z10, K1
+	VDIVPS     Z4, Z9, Z9
+	VMINPS     Z5, Z9, Z10
+	VMAXPS     Z6, Z10, K1, Z9
+	VCMPPS     $0x07, Z8, Z8, K1
+	VPTESTMD   Z3, Z8, K1, K2
+	VPADDD     Z1, Z8, K1, Z8
+	VPADDD     Z2, Z8, K2, Z8
+	VCMPPS     $0x07, Z9, Z9, K1
+	VPTESTMD   Z3, Z9, K1, K2
+	VPADDD     Z1, Z9, K1, Z9
+	VPADDD     Z2, Z9, K2, Z9
+	VPSRLD     $0x10, Z8, Z8
+	VPTERNLOGD $0xf8, Z0, Z9, Z8
+	MOVQ       AX, BX
+
+oneStore:
+	MOVQ      (BX), R9
+	ADDQ      SI, R9
+	VMOVDQU64 Z8, (R9)
+	ADDQ      $0x18, BX
+	CMPQ      BX, CX
+	JB        oneStore
+	ADDQ      $0x00000040, SI
+	JMP       one
+
+oneDone:
+small:
+	LEAQ       16(SI), BX
+	CMPQ       BX, DI
+	JA         smallDone
+	MOVQ       (DX), R9
+	ADDQ       SI, R9
+	LEAQ       24(DX), BX
+	VMOVDQU    (R9), X9
+	VPSLLD     $0x10, X9, X8
+	VPANDD     X0, X9, X9
+	VANDPS     X7, X8, X10
+	VCMPPS     $0x02, X5, X10, K1
+	VDIVPS     X4, X8, X8
+	VMINPS     X5, X8, X10
+	VMAXPS     X6, X10, K1, X8
+	VANDPS     X7, X9, X10
+	VCMPPS     $0x02, X5, X10, K1
+	VDIVPS     X4, X9, X9
+	VMINPS     X5, X9, X10
+	VMAXPS     X6, X10, K1, X9
+	VCMPPS     $0x07, X8, X8, K1
+	VPTESTMD   X3, X8, K1, K2
+	VPADDD     X1, X8, K1, X8
+	VPADDD     X2, X8, K2, X8
+	VCMPPS     $0x07, X9, X9, K1
+	VPTESTMD   X3, X9, K1, K2
+	VPADDD     X1, X9, K1, X9
+	VPADDD     X2, X9, K2, X9
+	VPSRLD     $0x10, X8, X8
+	VPTERNLOGD $0xf8, X0, X9, X8
+	MOVQ       AX, BX
+
+smallStore:
+	MOVQ    (BX), R9
+	ADDQ    SI, R9
+	VMOVDQU X8, (R9)
+	ADDQ    $0x18, BX
+	CMPQ    BX, CX
+	JB      smallStore
+	ADDQ    $0x00000010, SI
+	JMP     small
+
+smallDone:
+element:
+	CMPQ       SI, DI
+	JAE        elementDone
+	MOVQ       (DX), R9
+	ADDQ       SI, R9
+	LEAQ       24(DX), BX
+	VPXOR      X8, X8, X8
+	VPINSRW    $0x00, (R9), X8, X8
+	VPSLLD     $0x10, X8, X9
+	VPANDD     X0, X8, X8
+	VANDPS     X7, X9, X10
+	VCMPPS     $0x02, X5, X10, K1
+	VDIVPS     X4, X9, X9
+	VMINPS     X5, X9, X10
+	VMAXPS     X6, X10, K1, X9
+	VANDPS     X7, X8, X10
+	VCMPPS     $0x02, X5, X10, K1
+	VDIVPS     X4, X8, X8
+	VMINPS     X5, X8, X10
+	VMAXPS     X6, X10, K1, X8
+	VCMPPS     $0x07, X9, X9, K1
+	VPTESTMD   X3, X9, K1, K2
+	VPADDD     X1, X9, K1, X9
+	VPADDD     X2, X9, K2, X9
+	VCMPPS     $0x07, X8, X8, K1
+	VPTESTMD   X3, X8, K1, K2
+	VPADDD     X1, X8, K1, X8
+	VPADDD     X2, X8, K2, X8
+	VPSRLD     $0x10, X9, X9
+	VPTERNLOGD $0xf8, X0, X8, X9
+	MOVQ       AX, BX
+
+elementStore:
+	MOVQ    (BX), R9
+	ADDQ    SI, R9
+	VPEXTRW $0x00, X9, (R9)
+	ADDQ    $0x18, BX
+	CMPQ    BX, CX
+	JB      elementStore
+	ADDQ    $0x00000002, SI
+	JMP     element
+
+elementDone:
+	TESTB R8, R8
+	JZ    done
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func scaleFloat8E4M3AVX512(dsts [][]byte, srcs [][]byte, off int, n int, nt bool, by float64, limit float64)
+// Requires: AVX, AVX2, AVX512BW, AVX512F, AVX512VL, F16C, MMX+, SSE2
+TEXT ·scaleFloat8E4M3AVX512(SB), NOSPLIT, $0-88
+	MOVQ         dsts_base+0(FP), AX
+	MOVQ         dsts_len+8(FP), CX
+	MOVQ         srcs_base+24(FP), DX
+	MOVQ         srcs_len+32(FP), BX
+	MOVQ         off+48(FP), SI
+	MOVQ         n+56(FP), DI
+	MOVB         nt+64(FP), R8
+	LEAQ         (CX)(CX*2), CX
+	LEAQ         (AX)(CX*8), CX
+	LEAQ         (BX)(BX*2), BX
+	LEAQ         (DX)(BX*8), BX
+	ADDQ         SI, DI
+	MOVL         $0xc407ffff, BX
+	VMOVD        BX, X0
+	VPBROADCASTD X0, Z0
+	MOVL         $0x3c800000, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Z1
+	MOVL         $0x46800000, BX
+	VMOVD        BX, X2
+	VPBROADCASTD X2, Z2
+	MOVL         $0x43e80000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Z3
+	MOVL         $0x0000007f, BX
+	VMOVD        BX, X4
+	VPBROADCASTD X4, Z4
+	MOVL         $0x3f803f80, BX
+	VMOVD        BX, X5
+	VPBROADCASTD X5, Z5
+	MOVL         $0x40004000, BX
+	VMOVD        BX, X6
+	VPBROADCASTD X6, Z6
+	MOVL         $0x43800000, BX
+	VMOVD        BX, X7
+	VPBROADCASTD X7, Z7
+	MOVSD        by+72(FP), X8
+	VCVTSD2SS    X8, X8, X8
+	VBROADCASTSS X8, Z8
+
+big:
+	LEAQ      64(SI), BX
+	CMPQ      BX, DI
+	JA        bigDone
+	MOVQ      (DX), R9
+	ADDQ      SI, R9
+	LEAQ      24(DX), BX
+	VPMOVZXBW (R9), Y9
+	VPSLLW    $0x07, Y9, Y9
+	VPANDND   Y9, Y5, Y10
+	VPADDW    Y10, Y10, Y10
+	VPANDD    Y5, Y9, Y9
+	VPCMPEQW  Y5, Y9, K1
+	VPADDW    Y6, Y9, K1, Y9
+	VPORD     Y10, Y9, Y9
+	VCVTPH2PS Y9, Z9
+	VMULPS    Z7, Z9, Z9
+	VPMOVZXBW 16(R9), Y10
+	VPSLLW    $0x07, Y10, Y10
+	VPANDND   Y10, Y5, Y11
+	VPADDW    Y11, Y11, Y11
+	VPANDD    Y5, Y10, Y10
+	VPCMPEQW  Y5, Y10, K1
+	VPADDW    Y6, Y10, K1, Y10
+	VPORD     Y11, Y10, Y10
+	VCVTPH2PS Y10, Z10
+	VMULPS    Z7, Z10, Z10
+	VPMOVZXBW 32(R9), Y11
+	VPSLLW    $0x07, Y11, Y11
+	VPANDND   Y11, Y5, Y12
+	VPADDW    Y12, Y12, Y12
+	VPANDD    Y5, Y11, Y11
+	VPCMPEQW  Y5, Y11, K1
+	VPADDW    Y6, Y11, K1, Y11
+	VPORD     Y12, Y11, Y11
+	VCVTPH2PS Y11, Z11
+	VMULPS    Z7, Z11, Z11
+	VPMOVZXBW 48(R9), Y12
+	VPSLLW    $0x07, Y12, Y12
+	VPANDND   Y12, Y5, Y13
+	VPADDW    Y13, Y13, Y13
+	VPANDD    Y5, Y12, Y12
+	VPCMPEQW  Y5, Y12, K1
+	VPADDW    Y6, Y12, K1, Y12
+	VPORD     Y13, Y12, Y12
+	VCVTPH2PS Y12, Z12
+	VMULPS    Z7, Z12, Z12
+	VMULPS    Z8, Z9, Z9
+	VMULPS    Z8, Z10, Z10
+	VMULPS    Z8, Z11, Z11
+	VMULPS    Z8, Z12, Z12
+	VPSRLD    $0x1f, Z9, Z13
+	VPSLLD    $0x07, Z13, Z13
+	VPSLLD    $0x01, Z9, Z9
+	VPSRLD    $0x01, Z9, Z9
+	VPSLLD    $0x0b, Z9, Z14
+	VPSRLD    $0x1f, Z14, Z14
+	VPADDD    Z0, Z14, Z14
+	VPADDD    Z9, Z14, Z14
+	VPSRLD    $0x14, Z14, Z14
+	VPCMPGTD  Z9, Z1, K1
+	VADDPS    Z2, Z9, K1, Z14
+	VPSUBD    Z2, Z14, K1, Z14
+	VPCMPGTD  Z3, Z9, K1
+	VMOVDQA32 Z4, K1, Z14
+	VPORD     Z13, Z14, Z14
+	VPMOVDB   Z14, X9
+	VPSRLD    $0x1f, Z10, Z13
+	VPSLLD    $0x07, Z13, Z13
+	VPSLLD    $0x01, Z10, Z10
+	VPSRLD    $0x01, Z10, Z10
+	VPSLLD    $0x0b, Z10, Z14
+	VPSRLD    $0x1f, Z14, Z14
+	VPADDD    Z0, Z14, Z14
+	VPADDD    Z10, Z14, Z14
+	VPSRLD    $0x14, Z14, Z14
+	VPCMPGTD  Z10, Z1, K1
+	VADDPS    Z2, Z10, K1, Z14
+	VPSUBD    Z2, Z14, K1, Z14
+	VPCMPGTD  Z3, Z10, K1
+	VMOVDQA32 Z4, K1, Z14
+	VPORD     Z13, Z14, Z14
+	VPMOVDB   Z14, X10
+	VPSRLD    $0x1f, Z11, Z13
+	VPSLLD    $0x07, Z13, Z13
+	VPSLLD    $0x01, Z11, Z11
+	VPSRLD    $0x01, Z11, Z11
+	VPSLLD    $0x0b, Z11, Z14
+	VPSRLD    $0x1f, Z14, Z14
+	VPADDD    Z0, Z14, Z14
+	VPADDD    Z11, Z14, Z14
+	VPSRLD    $0x14, Z14, Z14
+	VPCMPGTD  Z11, Z1, K1
+	VADDPS    Z2, Z11, K1, Z14
+	VPSUBD    Z2, Z14, K1, Z14
+	VPCMPGTD  Z3, Z11, K1
+	VMOVDQA32 Z4, K1, Z14
+	VPORD     Z13, Z14, Z14
+	VPMOVDB   Z14, X11
+	VPSRLD    $0x1f, Z12, Z13
+	VPSLLD    $0x07, Z13, Z13
+	VPSLLD    $0x01, Z12, Z12
+	VPSRLD    $0x01, Z12, Z12
+	VPSLLD    $0x0b, Z12, Z14
+	VPSRLD    $0x1f, Z14, Z14
+	VPADDD    Z0, Z14, Z14
+	VPADDD    Z12, Z14, Z14
+	VPSRLD    $0x14, Z14, Z14
+	VPCMPGTD  Z12, Z1, K1
+	VADDPS    Z2, Z12, K1, Z14
+	VPSUBD    Z2, Z14, K1, Z14
+	VPCMPGTD  Z3, Z12, K1
+	VMOVDQA32 Z4, K1, Z14
+	VPORD     Z13, Z14, Z14
+	VPMOVDB   Z14, X12
+	TESTB     R8, R8
+	JNZ       bigStream
+	MOVQ      AX, BX
+
+bigStore:
+	MOVQ    (BX), R9
+	ADDQ    SI, R9
+	VMOVDQU X9, (R9)
+	VMOVDQU X10, 16(R9)
+	VMOVDQU X11, 32(R9)
+	VMOVDQU X12, 48(R9)
+	ADDQ    $0x18, BX
+	CMPQ    BX, CX
+	JB      bigStore
+	JMP     bigNext
+
+bigStream:
+	MOVQ AX, BX
+
+bigStreamStore:
+	MOVQ     (BX), R9
+	ADDQ     SI, R9
+	VMOVNTDQ X9, (R9)
+	VMOVNTDQ X10, 16(R9)
+	VMOVNTDQ X11, 32(R9)
+	VMOVNTDQ X12, 48(R9)
+	ADDQ     $0x18, BX
+	CMPQ     BX, CX
+	JB       bigStreamStore
+
+bigNext:
+	ADDQ $0x00000040, SI
+	JMP  big
+
+bigDone:
+one:
+	LEAQ      16(SI), BX
+	CMPQ      BX, DI
+	JA        oneDone
+	MOVQ      (DX), R9
+	ADDQ      SI, R9
+	LEAQ      24(DX), BX
+	VPMOVZXBW (R9), Y9
+	VPSLLW    $0x07, Y9, Y9
+	VPANDND   Y9, Y5, Y10
+	VPADDW    Y10, Y10, Y10
+	VPANDD    Y5, Y9, Y9
+	VPCMPEQW  Y5, Y9, K1
+	VPADDW    Y6, Y9, K1, Y9
+	VPORD     Y10, Y9, Y9
+	VCVTPH2PS Y9, Z9
+	VMULPS    Z7, Z9, Z9
+	VMULPS    Z8, Z9, Z9
+	VPSRLD    $0x1f, Z9, Z10
+	VPSLLD    $0x07, Z10, Z10
+	VPSLLD    $0x01, Z9, Z9
+	VPSRLD    $0x01, Z9, Z9
+	VPSLLD    $0x0b, Z9, Z11
+	VPSRLD    $0x1f, Z11, Z11
+	VPADDD    Z0, Z11, Z11
+	VPADDD    Z9, Z11, Z11
+	VPSRLD    $0x14, Z11, Z11
+	VPCMPGTD  Z9, Z1, K1
+	VADDPS    Z2, Z9, K1, Z11
+	VPSUBD    Z2, Z11, K1, Z11
+	VPCMPGTD  Z3, Z9, K1
+	VMOVDQA32 Z4, K1, Z11
+	VPORD     Z10, Z11, Z11
+	VPMOVDB   Z11, X9
+	MOVQ      AX, BX
+
+oneStore:
+	MOVQ    (BX), R9
+	ADDQ    SI, R9
+	VMOVDQU X9, (R9)
+	ADDQ    $0x18, BX
+	CMPQ    BX, CX
+	JB      oneStore
+	ADDQ    $0x00000010, SI
+	JMP     one
+
+oneDone:
+small:
+	LEAQ      4(SI), BX
+	CMPQ      BX, DI
+	JA        smallDone
+	MOVQ      (DX), R9
+	ADDQ      SI, R9
+	LEAQ      24(DX), BX
+	VMOVD     (R9), X9
+	VPMOVZXBW X9, X9
+	VPSLLW    $0x07, X9, X9
+	VPANDND   X9, X5, X10
+	VPADDW    X10, X10, X10
+	VPANDD    X5, X9, X9
+	VPCMPEQW  X5, X9, K1
+	VPADDW    X6, X9, K1, X9
+	VPORD     X10, X9, X9
+	VCVTPH2PS X9, X9
+	VMULPS    X7, X9, X9
+	VMULPS    X8, X9, X9
+	VPSRLD    $0x1f, X9, X10
+	VPSLLD    $0x07, X10, X10
+	VPSLLD    $0x01, X9, X9
+	VPSRLD    $0x01, X9, X9
+	VPSLLD    $0x0b, X9, X11
+	VPSRLD    $0x1f, X11, X11
+	VPADDD    X0, X11, X11
+	VPADDD    X9, X11, X11
+	VPSRLD    $0x14, X11, X11
+	VPCMPGTD  X9, X1, K1
+	VADDPS    X2, X9, K1, X11
+	VPSUBD    X2, X11, K1, X11
+	VPCMPGTD  X3, X9, K1
+	VMOVDQA32 X4, K1, X11
+	VPORD     X10, X11, X11
+	VPMOVDB   X11, X9
+	MOVQ      AX, BX
+
+smallStore:
+	MOVQ  (BX), R9
+	ADDQ  SI, R9
+	VMOVD X9, (R9)
+	ADDQ  $0x18, BX
+	CMPQ  BX, CX
+	JB    smallStore
+	ADDQ  $0x00000004, SI
+	JMP   small
+
+smallDone:
+element:
+	CMPQ      SI, DI
+	JAE       elementDone
+	MOVQ      (DX), R9
+	ADDQ      SI, R9
+	LEAQ      24(DX), BX
+	VPXOR     X9, X9, X9
+	VPINSRB   $0x00, (R9), X9, X9
+	VPMOVZXBW X9, X9
+	VPSLLW    $0x07, X9, X9
+	VPANDND   X9, X5, X10
+	VPADDW    X10, X10, X10
+	VPANDD    X5, X9, X9
+	VPCMPEQW  X5, X9, K1
+	VPADDW    X6, X9, K1, X9
+	VPORD     X10, X9, X9
+	VCVTPH2PS X9, X9
+	VMULPS    X7, X9, X9
+	VMULPS    X8, X9, X9
+	VPSRLD    $0x1f, X9, X10
+	VPSLLD    $0x07, X10, X10
+	VPSLLD    $0x01, X9, X9
+	VPSRLD    $0x01, X9, X9
+	VPSLLD    $0x0b, X9, X11
+	VPSRLD    $0x1f, X11, X11
+	VPADDD    X0, X11, X11
+	VPADDD    X9, X11, X11
+	VPSRLD    $0x14, X11, X11
+	VPCMPGTD  X9, X1, K1
+	VADDPS    X2, X9, K1, X11
+	VPSUBD    X2, X11, K1, X11
+	VPCMPGTD  X3, X9, K1
+	VMOVDQA32 X4, K1, X11
+	VPORD     X10, X11, X11
+	VPMOVDB   X11, X9
+	MOVQ      AX, BX
+
+elementStore:
+	MOVQ    (BX), R9
+	ADDQ    SI, R9
+	VPEXTRB $0x00, X9, (R9)
+	ADDQ    $0x18, BX
+	CMPQ    BX, CX
+	JB      elementStore
+	ADDQ    $0x00000001, SI
+	JMP     element
+
+elementDone:
+	TESTB R8, R8
+	JZ    done
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func divideFloat8E4M3AVX512(dsts [][]byte, srcs [][]byte, off int, n int, nt bool, by float64, limit float64)
+// Requires: AVX, AVX2, AVX512BW, AVX512DQ, AVX512F, AVX512VL, F16C, MMX+, SSE2
+TEXT ·divideFloat8E4M3AVX512(SB), NOSPLIT, $0-88
+	MOVQ         dsts_base+0(FP), AX
+	MOVQ         dsts_len+8(FP), CX
+	MOVQ         srcs_base+24(FP), DX
+	MOVQ         srcs_len+32(FP), BX
+	MOVQ         off+48(FP), SI
+	MOVQ         n+56(FP), DI
+	MOVB         nt+64(FP), R8
+	LEAQ         (CX)(CX*2), CX
+	LEAQ         (AX)(CX*8), CX
+	LEAQ         (BX)(BX*2), BX
+	LEAQ         (DX)(BX*8), BX
+	ADDQ         SI, DI
+	MOVL         $0xc407ffff, BX
+	VMOVD        BX, X0
+	VPBROADCASTD X0, Z0
+	MOVL         $0x3c800000, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Z1
+	MOVL         $0x46800000, BX
+	VMOVD        BX, X2
+	VPBROADCASTD X2, Z2
+	MOVL         $0x43e80000, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Z3
+	MOVL         $0x0000007f, BX
+	VMOVD        BX, X4
+	VPBROADCASTD X4, Z4
+	MOVL         $0x3f803f80, BX
+	VMOVD        BX, X5
+	VPBROADCASTD X5, Z5
+	MOVL         $0x40004000, BX
+	VMOVD        BX, X6
+	VPBROADCASTD X6, Z6
+	MOVL         $0x43800000, BX
+	VMOVD        BX, X7
+	VPBROADCASTD X7, Z7
+	MOVSD        by+72(FP), X8
+	VCVTSD2SS    X8, X8, X8
+	VBROADCASTSS X8, Z8
+	MOVSD        limit+80(FP), X9
+	VCVTSD2SS    X9, X9, X9
+	VBROADCASTSS X9, Z9
+	MOVL         $0x7fffffff, BX
+	VMOVD        BX, X11
+	VPBROADCASTD X11, Z11
+	VXORPD       Z10, Z10, Z10
+	VSUBPS       Z9, Z10, Z10
+
+big:
+	LEAQ      64(SI), BX
+	CMPQ      BX, DI
+	JA        bigDone
+	MOVQ      (DX), R9
+	ADDQ      SI, R9
+	LEAQ      24(DX), BX
+	VPMOVZXBW (R9), Y12
+	VPSLLW    $0x07, Y12, Y12
+	VPANDND   Y12, Y5, Y13
+	VPADDW    Y13, Y13, Y13
+	VPANDD    Y5, Y12, Y12
+	VPCMPEQW  Y5, Y12, K1
+	VPADDW    Y6, Y12, K1, Y12
+	VPORD     Y13, Y12, Y12
+	VCVTPH2PS Y12, Z12
+	VMULPS    Z7, Z12, Z12
+	VPMOVZXBW 16(R9), Y13
+	VPSLLW    $0x07, Y13, Y13
+	VPANDND   Y13, Y5, Y14
+	VPADDW    Y14, Y14, Y14
+	VPANDD    Y5, Y13, Y13
+	VPCMPEQW  Y5, Y13, K1
+	VPADDW    Y6, Y13, K1, Y13
+	VPORD     Y14, Y13, Y13
+	VCVTPH2PS Y13, Z13
+	VMULPS    Z7, Z13, Z13
+	VPMOVZXBW 32(R9), Y14
+	VPSLLW    $0x07, Y14, Y14
+	VPANDND   Y14, Y5, Y15
+	VPADDW    Y15, Y15, Y15
+	VPANDD    Y5, Y14, Y14
+	VPCMPEQW  Y5, Y14, K1
+	VPADDW    Y6, Y14, K1, Y14
+	VPORD     Y15, Y14, Y14
+	VCVTPH2PS Y14, Z14
+	VMULPS    Z7, Z14, Z14
+	VPMOVZXBW 48(R9), Y15
+	VPSLLW    $0x07, Y15, Y15
+	VPANDND   Y15, Y5, Y16
+	VPADDW    Y16, Y16, Y16
+	VPANDD    Y5, Y15, Y15
+	VPCMPEQW  Y5, Y15, K1
+	VPADDW    Y6, Y15, K1, Y15
+	VPORD     Y16, Y15, Y15
+	VCVTPH2PS Y15, Z15
+	VMULPS    Z7, Z15, Z15
+	VANDPS    Z11, Z12, Z16
+	VCMPPS    $0x02, Z9, Z16, K1
+	VDIVPS    Z8, Z12, Z12
+	VMINPS    Z9, Z12, Z16
+	VMAXPS    Z10, Z16, K1, Z12
+	VANDPS    Z11, Z13, Z16
+	VCMPPS    $0x02, Z9, Z16, K1
+	VDIVPS    Z8, Z13, Z13
+	VMINPS    Z9, Z13, Z16
+	VMAXPS    Z10, Z16, K1, Z13
+	VANDPS    Z11, Z14, Z16
+	VCMPPS    $0x02, Z9, Z16, K1
+	VDIVPS    Z8, Z14, Z14
+	VMINPS    Z9, Z14, Z16
+	VMAXPS    Z10, Z16, K1, Z14
+	VANDPS    Z11, Z15, Z16
+	VCMPPS    $0x02, Z9, Z16, K1
+	VDIVPS    Z8, Z15, Z15
+	VMINPS    Z9, Z15, Z16
+	VMAXPS    Z10, Z16, K1, Z15
+	VPSRLD    $0x1f, Z12, Z16
+	VPSLLD    $0x07, Z16, Z16
+	VPSLLD    $0x01, Z12, Z12
+	VPSRLD    $0x01, Z12, Z12
+	VPSLLD    $0x0b, Z12, Z17
+	VPSRLD    $0x1f, Z17, Z17
+	VPADDD    Z0, Z17, Z17
+	VPADDD    Z12, Z17, Z17
+	VPSRLD    $0x14, Z17, Z17
+	VPCMPGTD  Z12, Z1, K1
+	VADDPS    Z2, Z12, K1, Z17
+	VPSUBD    Z2, Z17, K1, Z17
+	VPCMPGTD  Z3, Z12, K1
+	VMOVDQA32 Z4, K1, Z17
+	VPORD     Z16, Z17, Z17
+	VPMOVDB   Z17, X12
+	VPSRLD    $0x1f, Z13, Z16
+	VPSLLD    $0x07, Z16, Z16
+	VPSLLD    $0x01, Z13, Z13
+	VPSRLD    $0x01, Z13, Z13
+	VPSLLD    $0x0b, Z13, Z17
+	VPSRLD    $0x1f, Z17, Z17
+	VPADDD    Z0, Z17, Z17
+	VPADDD    Z13, Z17, Z17
+	VPSRLD    $0x14, Z17, Z17
+	VPCMPGTD  Z13, Z1, K1
+	VADDPS    Z2, Z13, K1, Z17
+	VPSUBD    Z2, Z17, K1, Z17
+	VPCMPGTD  Z3, Z13, K1
+	VMOVDQA32 Z4, K1, Z17
+	VPORD     Z16, Z17, Z17
+	VPMOVDB   Z17, X13
+	VPSRLD    $0x1f, Z14, Z16
+	VPSLLD    $0x07, Z16, Z16
+	VPSLLD    $0x01, Z14, Z14
+	VPSRLD    $0x01, Z14, Z14
+	VPSLLD    $0x0b, Z14, Z17
+	VPSRLD    $0x1f, Z17, Z17
+	VPADDD    Z0, Z17, Z17
+	VPADDD    Z14, Z17, Z17
+	VPSRLD    $0x14, Z17, Z17
+	VPCMPGTD  Z14, Z1, K1
+	VADDPS    Z2, Z14, K1, Z17
+	VPSUBD    Z2, Z17, K1, Z17
+	VPCMPGTD  Z3, Z14, K1
+	VMOVDQA32 Z4, K1, Z17
+	VPORD     Z16, Z17, Z17
+	VPMOVDB   Z17, X14
+	VPSRLD    $0x1f, Z15, Z16
+	VPSLLD    $0x07, Z16, Z16
+	VPSLLD    $0x01, Z15, Z15
+	VPSRLD    $0x01, Z15, Z15
+	VPSLLD    $0x0b, Z15, Z17
+	VPSRLD    $0x1f, Z17, Z17
+	VPADDD    Z0, Z17, Z17
+	VPADDD    Z15, Z17, Z17
+	VPSRLD    $0x14, Z17, Z17
+	VPCMPGTD  Z15, Z1, K1
+	VADDPS    Z2, Z15, K1, Z17
+	VPSUBD    Z2, Z17, K1, Z17
+	VPCMPGTD  Z3, Z15, K1
+	VMOVDQA32 Z4, K1, Z17
+	VPORD     Z16, Z17, Z17
+	VPMOVDB   Z17, X15
+	TESTB     R8, R8
+	JNZ       bigStream
+	MOVQ      AX, BX
+
+bigStore:
+	MOVQ    (BX), R9
+	ADDQ    SI, R9
+	VMOVDQU X12, (R9)
+	VMOVDQU X13, 16(R9)
+	VMOVDQU X14, 32(R9)
+	VMOVDQU X15, 48(R9)
+	ADDQ    $0x18, BX
+	CMPQ    BX, CX
+	JB      bigStore
+	JMP     bigNext
+
+bigStream:
+	MOVQ AX, BX
+
+bigStreamStore:
+	MOVQ     (BX), R9
+	ADDQ     SI, R9
+	VMOVNTDQ X12, (R9)
+	VMOVNTDQ X13, 16(R9)
+	VMOVNTDQ X14, 32(R9)
+	VMOVNTDQ X15, 48(R9)
+	ADDQ     $0x18, BX
+	CMPQ     BX, CX
+	JB       bigStreamStore
+
+bigNext:
+	ADDQ $0x00000040, SI
+	JMP  big
+
+bigDone:
+one:
+	LEAQ      16(SI), BX
+	CMPQ      BX, DI
+	JA        oneDone
+	MOVQ      (DX), R9
+	ADDQ      SI, R9
+	LEAQ      24(DX), BX
+	VPMOVZXBW (R9), Y12
+	VPSLLW    $0x07, Y12, Y12
+	VPANDND   Y12, Y5, Y13
+	VPADDW    Y13, Y13, Y13
+	VPANDD    Y5, Y12, Y12
+	VPCMPEQW  Y5, Y12, K1
+	VPADDW    Y6, Y12, K1, Y12
+	VPORD     Y13, Y12, Y12
+	VCVTPH2PS Y12, Z12
+	VMULPS    Z7, Z12, Z12
+	VANDPS    Z11, Z12, Z13
+	VCMPPS    $0x02, Z9, Z13, K1
+	VDIVPS    Z8, Z12, Z12
+	VMINPS    Z9, Z12, Z13
+	VMAXPS    Z10, Z13, K1, Z12
+	VPSRLD    $0x1f, Z12, Z13
+	VPSLLD    $0x07, Z13, Z13
+	VPSLLD    $0x01, Z12, Z12
+	VPSRLD    $0x01, Z12, Z12
+	VPSLLD    $0x0b, Z12, Z14
+	VPSRLD    $0x1f, Z14, Z14
+	VPADDD    Z0, Z14, Z14
+	VPADDD    Z12, Z14, Z14
+	VPSRLD    $0x14, Z14, Z14
+	VPCMPGTD  Z12, Z1, K1
+	VADDPS    Z2, Z12, K1, Z14
+	VPSUBD    Z2, Z14, K1, Z14
+	VPCMPGTD  Z3, Z12, K1
+	VMOVDQA32 Z4, K1, Z14
+	VPORD     Z13, Z14, Z14
+	VPMOVDB   Z14, X12
+	MOVQ      AX, BX
+
+oneStore:
+	MOVQ    (BX), R9
+	ADDQ    SI, R9
+	VMOVDQU X12, (R9)
+	ADDQ    $0x18, BX
+	CMPQ    BX, CX
+	JB      oneStore
+	ADDQ    $0x00000010, SI
+	JMP     one
+
+oneDone:
+small:
+	LEAQ      4(SI), BX
+	CMPQ      BX, DI
+	JA        smallDone
+	MOVQ      (DX), R9
+	ADDQ      SI, R9
+	LEAQ      24(DX), BX
+	VMOVD     (R9), X12
+	VPMOVZXBW X12, X12
+	VPSLLW    $0x07, X12, X12
+	VPANDND   X12, X5, X13
+	VPADDW    X13, X13, X13
+	VPANDD    X5, X12, X12
+	VPCMPEQW  X5, X12, K1
+	VPADDW    X6, X12, K1, X12
+	VPORD     X13, X12, X12
+	VCVTPH2PS X12, X12
+	VMULPS    X7, X12, X12
+	VANDPS    X11, X12, X13
+	VCMPPS    $0x02, X9, X13, K1
+	VDIVPS    X8, X12, X12
+	VMINPS    X9, X12, X13
+	VMAXPS    X10, X13, K1, X12
+	VPSRLD    $0x1f, X12, X13
+	VPSLLD    $0x07, X13, X13
+	VPSLLD    $0x01, X12, X12
+	VPSRLD    $0x01, X12, X12
+	VPSLLD    $0x0b, X12, X14
+	VPSRLD    $0x1f, X14, X14
+	VPADDD    X0, X14, X14
+	VPADDD    X12, X14, X14
+	VPSRLD    $0x14, X14, X14
+	VPCMPGTD  X12, X1, K1
+	VADDPS    X2, X12, K1, X14
+	VPSUBD    X2, X14, K1, X14
+	VPCMPGTD  X3, X12, K1
+	VMOVDQA32 X4, K1, X14
+	VPORD     X13, X14, X14
+	VPMOVDB   X14, X12
+	MOVQ      AX, BX
+
+smallStore:
+	MOVQ  (BX), R9
+	ADDQ  SI, R9
+	VMOVD X12, (R9)
+	ADDQ  $0x18, BX
+	CMPQ  BX, CX
+	JB    smallStore
+	ADDQ  $0x00000004, SI
+	JMP   small
+
+smallDone:
+element:
+	CMPQ      SI, DI
+	JAE       elementDone
+	MOVQ      (DX), R9
+	ADDQ      SI, R9
+	LEAQ      24(DX), BX
+	VPXOR     X12, X12, X12
+	VPINSRB   $0x00, (R9), X12, X12
+	VPMOVZXBW X12, X12
+	VPSLLW    $0x07, X12, X12
+	VPANDND   X12, X5, X13
+	VPADDW    X13, X13, X13
+	VPANDD    X5, X12, X12
+	VPCMPEQW  X5, X12, K1
+	VPADDW    X6, X12, K1, X12
+	VPORD     X13, X12, X12
+	VCVTPH2PS X12, X12
+	VMULPS    X7, X12, X12
+	VANDPS    X11, X12, X13
+	VCMPPS    $0x02, X9, X13, K1
+	VDIVPS    X8, X12, X12
+	VMINPS    X9, X12, X13
+	VMAXPS    X10, X13, K1, X12
+	VPSRLD    $0x1f, X12, X13
+	VPSLLD    $0x07, X13, X13
+	VPSLLD    $0x01, X12, X12
+	VPSRLD    $0x01, X12, X12
+	VPSLLD    $0x0b, X12, X14
+	VPSRLD    $0x1f, X14, X14
+	VPADDD    X0, X14, X14
+	VPADDD    X12, X14, X14
+	VPSRLD    $0x14, X14, X14
+	VPCMPGTD  X12, X1, K1
+	VADDPS    X2, X12, K1, X14
+	VPSUBD    X2, X14, K1, X14
+	VPCMPGTD  X3, X12, K1
+	VMOVDQA32 X4, K1, X14
+	VPORD     X13, X14, X14
+	VPMOVDB   X14, X12
+	MOVQ      AX, BX
+
+elementStore:
+	MOVQ    (BX), R9
+	ADDQ    SI, R9
+	VPEXTRB $0x00, X12, (R9)
+	ADDQ    $0x18, BX
+	CMPQ    BX, CX
+	JB      elementStore
+	ADDQ    $0x00000001, SI
+	JMP     element
+
+elementDone:
+	TESTB R8, R8
+	JZ    done
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func scaleFloat8E5M2AVX512(dsts [][]byte, srcs [][]byte, off int, n int, nt bool, by float64, limit float64)
+// Requires: AVX, AVX2, AVX512F, AVX512VL, F16C, MMX+, SSE2
+TEXT ·scaleFloat8E5M2AVX512(SB), NOSPLIT, $0-88
+	MOVQ         dsts_base+0(FP), AX
+	MOVQ         dsts_len+8(FP), CX
+	MOVQ         srcs_base+24(FP), DX
+	MOVQ         srcs_len+32(FP), BX
+	MOVQ         off+48(FP), SI
+	MOVQ         n+56(FP), DI
+	MOVB         nt+64(FP), R8
+	LEAQ         (CX)(CX*2), CX
+	LEAQ         (AX)(CX*8), CX
+	LEAQ         (BX)(BX*2), BX
+	LEAQ         (DX)(BX*8), BX
+	ADDQ         SI, DI
+	MOVL         $0xc80fffff, BX
+	VMOVD        BX, X0
+	VPBROADCASTD X0, Z0
+	MOVL         $0x38800000, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Z1
+	MOVL         $0x43000000, BX
+	VMOVD        BX, X2
+	VPBROADCASTD X2, Z2
+	MOVL         $0x476fffff, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Z3
+	MOVL         $0x0000007c, BX
+	VMOVD        BX, X4
+	VPBROADCASTD X4, Z4
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X5
+	VPBROADCASTD X5, Z5
+	MOVSD        by+72(FP), X6
+	VCVTSD2SS    X6, X6, X6
+	VBROADCASTSS X6, Z6
+
+big:
+	LEAQ      64(SI), BX
+	CMPQ      BX, DI
+	JA        bigDone
+	MOVQ      (DX), R9
+	ADDQ      SI, R9
+	LEAQ      24(DX), BX
+	VPMOVZXBW (R9), Y7
+	VPSLLW    $0x08, Y7, Y7
+	VCVTPH2PS Y7, Z7
+	VPMOVZXBW 16(R9), Y8
+	VPSLLW    $0x08, Y8, Y8
+	VCVTPH2PS Y8, Z8
+	VPMOVZXBW 32(R9), Y9
+	VPSLLW    $0x08, Y9, Y9
+	VCVTPH2PS Y9, Z9
+	VPMOVZXBW 48(R9), Y10
+	VPSLLW    $0x08, Y10, Y10
+	VCVTPH2PS Y10, Z10
+	VMULPS    Z6, Z7, Z7
+	VMULPS    Z6, Z8, Z8
+	VMULPS    Z6, Z9, Z9
+	VMULPS    Z6, Z10, Z10
+	VPSRLD    $0x1f, Z7, Z11
+	VPSLLD    $0x07, Z11, Z11
+	VPSLLD    $0x01, Z7, Z7
+	VPSRLD    $0x01, Z7, Z7
+	VPSLLD    $0x0a, Z7, Z12
+	VPSRLD    $0x1f, Z12, Z12
+	VPADDD    Z0, Z12, Z12
+	VPADDD    Z7, Z12, Z12
+	VPSRLD    $0x15, Z12, Z12
+	VPCMPGTD  Z7, Z1, K1
+	VADDPS    Z2, Z7, K1, Z12
+	VPSUBD    Z2, Z12, K1, Z12
+	VPCMPGTD  Z3, Z7, K1
+	VMOVDQA32 Z4, K1, Z12
+	VPCMPGTD  Z5, Z7, K1
+	VPSLLD    $0x04, Z7, Z7
+	VPSRLD    $0x19, Z7, K1, Z12
+	VPORD     Z11, Z12, Z12
+	VPMOVDB   Z12, X7
+	VPSRLD    $0x1f, Z8, Z11
+	VPSLLD    $0x07, Z11, Z11
+	VPSLLD    $0x01, Z8, Z8
+	VPSRLD    $0x01, Z8, Z8
+	VPSLLD    $0x0a, Z8, Z12
+	VPSRLD    $0x1f, Z12, Z12
+	VPADDD    Z0, Z12, Z12
+	VPADDD    Z8, Z12, Z12
+	VPSRLD    $0x15, Z12, Z12
+	VPCMPGTD  Z8, Z1, K1
+	VADDPS    Z2, Z8, K1, Z12
+	VPSUBD    Z2, Z12, K1, Z12
+	VPCMPGTD  Z3, Z8, K1
+	VMOVDQA32 Z4, K1, Z12
+	VPCMPGTD  Z5, Z8, K1
+	VPSLLD    $0x04, Z8, Z8
+	VPSRLD    $0x19, Z8, K1, Z12
+	VPORD     Z11, Z12, Z12
+	VPMOVDB   Z12, X8
+	VPSRLD    $0x1f, Z9, Z11
+	VPSLLD    $0x07, Z11, Z11
+	VPSLLD    $0x01, Z9, Z9
+	VPSRLD    $0x01, Z9, Z9
+	VPSLLD    $0x0a, Z9, Z12
+	VPSRLD    $0x1f, Z12, Z12
+	VPADDD    Z0, Z12, Z12
+	VPADDD    Z9, Z12, Z12
+	VPSRLD    $0x15, Z12, Z12
+	VPCMPGTD  Z9, Z1, K1
+	VADDPS    Z2, Z9, K1, Z12
+	VPSUBD    Z2, Z12, K1, Z12
+	VPCMPGTD  Z3, Z9, K1
+	VMOVDQA32 Z4, K1, Z12
+	VPCMPGTD  Z5, Z9, K1
+	VPSLLD    $0x04, Z9, Z9
+	VPSRLD    $0x19, Z9, K1, Z12
+	VPORD     Z11, Z12, Z12
+	VPMOVDB   Z12, X9
+	VPSRLD    $0x1f, Z10, Z11
+	VPSLLD    $0x07, Z11, Z11
+	VPSLLD    $0x01, Z10, Z10
+	VPSRLD    $0x01, Z10, Z10
+	VPSLLD    $0x0a, Z10, Z12
+	VPSRLD    $0x1f, Z12, Z12
+	VPADDD    Z0, Z12, Z12
+	VPADDD    Z10, Z12, Z12
+	VPSRLD    $0x15, Z12, Z12
+	VPCMPGTD  Z10, Z1, K1
+	VADDPS    Z2, Z10, K1, Z12
+	VPSUBD    Z2, Z12, K1, Z12
+	VPCMPGTD  Z3, Z10, K1
+	VMOVDQA32 Z4, K1, Z12
+	VPCMPGTD  Z5, Z10, K1
+	VPSLLD    $0x04, Z10, Z10
+	VPSRLD    $0x19, Z10, K1, Z12
+	VPORD     Z11, Z12, Z12
+	VPMOVDB   Z12, X10
+	TESTB     R8, R8
+	JNZ       bigStream
+	MOVQ      AX, BX
+
+bigStore:
+	MOVQ    (BX), R9
+	ADDQ    SI, R9
+	VMOVDQU X7, (R9)
+	VMOVDQU X8, 16(R9)
+	VMOVDQU X9, 32(R9)
+	VMOVDQU X10, 48(R9)
+	ADDQ    $0x18, BX
+	CMPQ    BX, CX
+	JB      bigStore
+	JMP     bigNext
+
+bigStream:
+	MOVQ AX, BX
+
+bigStreamStore:
+	MOVQ     (BX), R9
+	ADDQ     SI, R9
+	VMOVNTDQ X7, (R9)
+	VMOVNTDQ X8, 16(R9)
+	VMOVNTDQ X9, 32(R9)
+	VMOVNTDQ X10, 48(R9)
+	ADDQ     $0x18, BX
+	CMPQ     BX, CX
+	JB       bigStreamStore
+
+bigNext:
+	ADDQ $0x00000040, SI
+	JMP  big
+
+bigDone:
+one:
+	LEAQ      16(SI), BX
+	CMPQ      BX, DI
+	JA        oneDone
+	MOVQ      (DX), R9
+	ADDQ      SI, R9
+	LEAQ      24(DX), BX
+	VPMOVZXBW (R9), Y7
+	VPSLLW    $0x08, Y7, Y7
+	VCVTPH2PS Y7, Z7
+	VMULPS    Z6, Z7, Z7
+	VPSRLD    $0x1f, Z7, Z8
+	VPSLLD    $0x07, Z8, Z8
+	VPSLLD    $0x01, Z7, Z7
+	VPSRLD    $0x01, Z7, Z7
+	VPSLLD    $0x0a, Z7, Z9
+	VPSRLD    $0x1f, Z9, Z9
+	VPADDD    Z0, Z9, Z9
+	VPADDD    Z7, Z9, Z9
+	VPSRLD    $0x15, Z9, Z9
+	VPCMPGTD  Z7, Z1, K1
+	VADDPS    Z2, Z7, K1, Z9
+	VPSUBD    Z2, Z9, K1, Z9
+	VPCMPGTD  Z3, Z7, K1
+	VMOVDQA32 Z4, K1, Z9
+	VPCMPGTD  Z5, Z7, K1
+	VPSLLD    $0x04, Z7, Z7
+	VPSRLD    $0x19, Z7, K1, Z9
+	VPORD     Z8, Z9, Z9
+	VPMOVDB   Z9, X7
+	MOVQ      AX, BX
+
+oneStore:
+	MOVQ    (BX), R9
+	ADDQ    SI, R9
+	VMOVDQU X7, (R9)
+	ADDQ    $0x18, BX
+	CMPQ    BX, CX
+	JB      oneStore
+	ADDQ    $0x00000010, SI
+	JMP     one
+
+oneDone:
+small:
+	LEAQ      4(SI), BX
+	CMPQ      BX, DI
+	JA        smallDone
+	MOVQ      (DX), R9
+	ADDQ      SI, R9
+	LEAQ      24(DX), BX
+	VMOVD     (R9), X7
+	VPMOVZXBW X7, X7
+	VPSLLW    $0x08, X7, X7
+	VCVTPH2PS X7, X7
+	VMULPS    X6, X7, X7
+	VPSRLD    $0x1f, X7, X8
+	VPSLLD    $0x07, X8, X8
+	VPSLLD    $0x01, X7, X7
+	VPSRLD    $0x01, X7, X7
+	VPSLLD    $0x0a, X7, X9
+	VPSRLD    $0x1f, X9, X9
+	VPADDD    X0, X9, X9
+	VPADDD    X7, X9, X9
+	VPSRLD    $0x15, X9, X9
+	VPCMPGTD  X7, X1, K1
+	VADDPS    X2, X7, K1, X9
+	VPSUBD    X2, X9, K1, X9
+	VPCMPGTD  X3, X7, K1
+	VMOVDQA32 X4, K1, X9
+	VPCMPGTD  X5, X7, K1
+	VPSLLD    $0x04, X7, X7
+	VPSRLD    $0x19, X7, K1, X9
+	VPORD     X8, X9, X9
+	VPMOVDB   X9, X7
+	MOVQ      AX, BX
+
+smallStore:
+	MOVQ  (BX), R9
+	ADDQ  SI, R9
+	VMOVD X7, (R9)
+	ADDQ  $0x18, BX
+	CMPQ  BX, CX
+	JB    smallStore
+	ADDQ  $0x00000004, SI
+	JMP   small
+
+smallDone:
+element:
+	CMPQ      SI, DI
+	JAE       elementDone
+	MOVQ      (DX), R9
+	ADDQ      SI, R9
+	LEAQ      24(DX), BX
+	VPXOR     X7, X7, X7
+	VPINSRB   $0x00, (R9), X7, X7
+	VPMOVZXBW X7, X7
+	VPSLLW    $0x08, X7, X7
+	VCVTPH2PS X7, X7
+	VMULPS    X6, X7, X7
+	VPSRLD    $0x1f, X7, X8
+	VPSLLD    $0x07, X8, X8
+	VPSLLD    $0x01, X7, X7
+	VPSRLD    $0x01, X7, X7
+	VPSLLD    $0x0a, X7, X9
+	VPSRLD    $0x1f, X9, X9
+	VPADDD    X0, X9, X9
+	VPADDD    X7, X9, X9
+	VPSRLD    $0x15, X9, X9
+	VPCMPGTD  X7, X1, K1
+	VADDPS    X2, X7, K1, X9
+	VPSUBD    X2, X9, K1, X9
+	VPCMPGTD  X3, X7, K1
+	VMOVDQA32 X4, K1, X9
+	VPCMPGTD  X5, X7, K1
+	VPSLLD    $0x04, X7, X7
+	VPSRLD    $0x19, X7, K1, X9
+	VPORD     X8, X9, X9
+	VPMOVDB   X9, X7
+	MOVQ      AX, BX
+
+elementStore:
+	MOVQ    (BX), R9
+	ADDQ    SI, R9
+	VPEXTRB $0x00, X7, (R9)
+	ADDQ    $0x18, BX
+	CMPQ    BX, CX
+	JB      elementStore
+	ADDQ    $0x00000001, SI
+	JMP     element
+
+elementDone:
+	TESTB R8, R8
+	JZ    done
+	SFENCE
+
+done:
+	VZEROUPPER
+	RET
+
+// func divideFloat8E5M2AVX512(dsts [][]byte, srcs [][]byte, off int, n int, nt bool, by float64, limit float64)
+// Requires: AVX, AVX2, AVX512DQ, AVX512F, AVX512VL, F16C, MMX+, SSE2
+TEXT ·divideFloat8E5M2AVX512(SB), NOSPLIT, $0-88
+	MOVQ         dsts_base+0(FP), AX
+	MOVQ         dsts_len+8(FP), CX
+	MOVQ         srcs_base+24(FP), DX
+	MOVQ         srcs_len+32(FP), BX
+	MOVQ         off+48(FP), SI
+	MOVQ         n+56(FP), DI
+	MOVB         nt+64(FP), R8
+	LEAQ         (CX)(CX*2), CX
+	LEAQ         (AX)(CX*8), CX
+	LEAQ         (BX)(BX*2), BX
+	LEAQ         (DX)(BX*8), BX
+	ADDQ         SI, DI
+	MOVL         $0xc80fffff, BX
+	VMOVD        BX, X0
+	VPBROADCASTD X0, Z0
+	MOVL         $0x38800000, BX
+	VMOVD        BX, X1
+	VPBROADCASTD X1, Z1
+	MOVL         $0x43000000, BX
+	VMOVD        BX, X2
+	VPBROADCASTD X2, Z2
+	MOVL         $0x476fffff, BX
+	VMOVD        BX, X3
+	VPBROADCASTD X3, Z3
+	MOVL         $0x0000007c, BX
+	VMOVD        BX, X4
+	VPBROADCASTD X4, Z4
+	MOVL         $0x7f800000, BX
+	VMOVD        BX, X5
+	VPBROADCASTD X5, Z5
+	MOVSD        by+72(FP), X6
+	VCVTSD2SS    X6, X6, X6
+	VBROADCASTSS X6, Z6
+	MOVSD        limit+80(FP), X7
+	VCVTSD2SS    X7, X7, X7
+	VBROADCASTSS X7, Z7
+	MOVL         $0x7fffffff, BX
+	VMOVD        BX, X9
+	VPBROADCASTD X9, Z9
+	VXORPD       Z8, Z8, Z8
+	VSUBPS       Z7, Z8, Z8
+
+big:
+	LEAQ      64(SI), BX
+	CMPQ      BX, DI
+	JA        bigDone
+	MOVQ      (DX), R9
+	ADDQ      SI, R9
+	LEAQ      24(DX), BX
+	VPMOVZXBW (R9), Y10
+	VPSLLW    $0x08, Y10, Y10
+	VCVTPH2PS Y10, Z10
+	VPMOVZXBW 16(R9), Y11
+	VPSLLW    $0x08, Y11, Y11
+	VCVTPH2PS Y11, Z11
+	VPMOVZXBW 32(R9), Y12
+	VPSLLW    $0x08, Y12, Y12
+	VCVTPH2PS Y12, Z12
+	VPMOVZXBW 48(R9), Y13
+	VPSLLW    $0x08, Y13, Y13
+	VCVTPH2PS Y13, Z13
+	VANDPS    Z9, Z10, Z14
+	VCMPPS    $0x02, Z7, Z14, K1
+	VDIVPS    Z6, Z10, Z10
+	VMINPS    Z7, Z10, Z14
+	VMAXPS    Z8, Z14, K1, Z10
+	VANDPS    Z9, Z11, Z14
+	VCMPPS    $0x02, Z7, Z14, K1
+	VDIVPS    Z6, Z11, Z11
+	VMINPS    Z7, Z11, Z14
+	VMAXPS    Z8, Z14, K1, Z11
+	VANDPS    Z9, Z12, Z14
+	VCMPPS    $0x02, Z7, Z14, K1
+	VDIVPS    Z6, Z12, Z12
+	VMINPS    Z7, Z12, Z14
+	VMAXPS    Z8, Z14, K1, Z12
+	VANDPS    Z9, Z13, Z14
+	VCMPPS    $0x02, Z7, Z14, K1
+	VDIVPS    Z6, Z13, Z13
+	VMINPS    Z7, Z13, Z14
+	VMAXPS    Z8, Z14, K1, Z13
+	VPSRLD    $0x1f, Z10, Z14
+	VPSLLD    $0x07, Z14, Z14
+	VPSLLD    $0x01, Z10, Z10
+	VPSRLD    $0x01, Z10, Z10
+	VPSLLD    $0x0a, Z10, Z15
+	VPSRLD    $0x1f, Z15, Z15
+	VPADDD    Z0, Z15, Z15
+	VPADDD    Z10, Z15, Z15
+	VPSRLD    $0x15, Z15, Z15
+	VPCMPGTD  Z10, Z1, K1
+	VADDPS    Z2, Z10, K1, Z15
+	VPSUBD    Z2, Z15, K1, Z15
+	VPCMPGTD  Z3, Z10, K1
+	VMOVDQA32 Z4, K1, Z15
+	VPCMPGTD  Z5, Z10, K1
+	VPSLLD    $0x04, Z10, Z10
+	VPSRLD    $0x19, Z10, K1, Z15
+	VPORD     Z14, Z15, Z15
+	VPMOVDB   Z15, X10
+	VPSRLD    $0x1f, Z11, Z14
+	VPSLLD    $0x07, Z14, Z14
+	VPSLLD    $0x01, Z11, Z11
+	VPSRLD    $0x01, Z11, Z11
+	VPSLLD    $0x0a, Z11, Z15
+	VPSRLD    $0x1f, Z15, Z15
+	VPADDD    Z0, Z15, Z15
+	VPADDD    Z11, Z15, Z15
+	VPSRLD    $0x15, Z15, Z15
+	VPCMPGTD  Z11, Z1, K1
+	VADDPS    Z2, Z11, K1, Z15
+	VPSUBD    Z2, Z15, K1, Z15
+	VPCMPGTD  Z3, Z11, K1
+	VMOVDQA32 Z4, K1, Z15
+	VPCMPGTD  Z5, Z11, K1
+	VPSLLD    $0x04, Z11, Z11
+	VPSRLD    $0x19, Z11, K1, Z15
+	VPORD     Z14, Z15, Z15
+	VPMOVDB   Z15, X11
+	VPSRLD    $0x1f, Z12, Z14
+	VPSLLD    $0x07, Z14, Z14
+	VPSLLD    $0x01, Z12, Z12
+	VPSRLD    $0x01, Z12, Z12
+	VPSLLD    $0x0a, Z12, Z15
+	VPSRLD    $0x1f, Z15, Z15
+	VPADDD    Z0, Z15, Z15
+	VPADDD    Z12, Z15, Z15
+	VPSRLD    $0x15, Z15, Z15
+	VPCMPGTD  Z12, Z1, K1
+	VADDPS    Z2, Z12, K1, Z15
+	VPSUBD    Z2, Z15, K1, Z15
+	VPCMPGTD  Z3, Z12, K1
+	VMOVDQA32 Z4, K1, Z15
+	VPCMPGTD  Z5, Z12, K1
+	VPSLLD    $0x04, Z12, Z12
+	VPSRLD    $0x19, Z12, K1, Z15
+	VPORD     Z14, Z15, Z15
+	VPMOVDB   Z15, X12
+	VPSRLD    $0x1f, Z13, Z14
+	VPSLLD    $0x07, Z14, Z14
+	VPSLLD    $0x01, Z13, Z13
+	VPSRLD    $0x01, Z13, Z13
+	VPSLLD    $0x0a, Z13, Z15
+	VPSRLD    $0x1f, Z15, Z15
+	VPADDD    Z0, Z15, Z15
+	VPADDD    Z13, Z15, Z15
+	VPSRLD    $0x15, Z15, Z15
+	VPCMPGTD  Z13, Z1, K1
+	VADDPS    Z2, Z13, K1, Z15
+	VPSUBD    Z2, Z15, K1, Z15
+	VPCMPGTD  Z3, Z13, K1
+	VMOVDQA32 Z4, K1, Z15
+	VPCMPGTD  Z5, Z13, K1
+	VPSLLD    $0x04, Z13, Z13
+	VPSRLD    $0x19, Z13, K1, Z15
+	VPORD     Z14, Z15, Z15
+	VPMOVDB   Z15, X13
+	TESTB     R8, R8
+	JNZ       bigStream
+	MOVQ      AX, BX
+
+bigStore:
+	MOVQ    (BX), R9
+	ADDQ    SI, R9
+	VMOVDQU X10, (R9)
+	VMOVDQU X11, 16(R9)
+	VMOVDQU X12, 32(R9)
+	VMOVDQU X13, 48(R9)
+	ADDQ    $0x18, BX
+	CMPQ    BX, CX
+	JB      bigStore
+	JMP     bigNext
+
+bigStream:
+	MOVQ AX, BX
+
+bigStreamStore:
+	MOVQ     (BX), R9
+	ADDQ     SI, R9
+	VMOVNTDQ X10, (R9)
+	VMOVNTDQ X11, 16(R9)
+	VMOVNTDQ X12, 32(R9)
+	VMOVNTDQ X13, 48(R9)
+	ADDQ     $0x18, BX
+	CMPQ     BX, CX
+	JB       bigStreamStore
+
+bigNext:
+	ADDQ $0x00000040, SI
+	JMP  big
+
+bigDone:
+one:
+	LEAQ      16(SI), BX
+	CMPQ      BX, DI
+	JA        oneDone
+	MOVQ      (DX), R9
+	ADDQ      SI, R9
+	LEAQ      24(DX), BX
+	VPMOVZXBW (R9), Y10
+	VPSLLW    $0x08, Y10, Y10
+	VCVTPH2PS Y10, Z10
+	VANDPS    Z9, Z10, Z11
+	VCMPPS    $0x02, Z7, Z11, K1
+	VDIVPS    Z6, Z10, Z10
+	VMINPS    Z7, Z10, Z11
+	VMAXPS    Z8, Z11, K1, Z10
+	VPSRLD    $0x1f, Z10, Z11
+	VPSLLD    $0x07, Z11, Z11
+	VPSLLD    $0x01, Z10, Z10
+	VPSRLD    $0x01, Z10, Z10
+	VPSLLD    $0x0a, Z10, Z12
+	VPSRLD    $0x1f, Z12, Z12
+	VPADDD    Z0, Z12, Z12
+	VPADDD    Z10, Z12, Z12
+	VPSRLD    $0x15, Z12, Z12
+	VPCMPGTD  Z10, Z1, K1
+	VADDPS    Z2, Z10, K1, Z12
+	VPSUBD    Z2, Z12, K1, Z12
+	VPCMPGTD  Z3, Z10, K1
+	VMOVDQA32 Z4, K1, Z12
+	VPCMPGTD  Z5, Z10, K1
+	VPSLLD    $0x04, Z10, Z10
+	VPSRLD    $0x19, Z10, K1, Z12
+	VPORD     Z11, Z12, Z12
+	VPMOVDB   Z12, X10
+	MOVQ      AX, BX
+
+oneStore:
+	MOVQ    (BX), R9
+	ADDQ    SI, R9
+	VMOVDQU X10, (R9)
+	ADDQ    $0x18, BX
+	CMPQ    BX, CX
+	JB      oneStore
+	ADDQ    $0x00000010, SI
+	JMP     one
+
+oneDone:
+small:
+	LEAQ      4(SI), BX
+	CMPQ      BX, DI
+	JA        smallDone
+	MOVQ      (DX), R9
+	ADDQ      SI, R9
+	LEAQ      24(DX), BX
+	VMOVD     (R9), X10
+	VPMOVZXBW X10, X10
+	VPSLLW    $0x08, X10, X10
+	VCVTPH2PS X10, X10
+	VANDPS    X9, X10, X11
+	VCMPPS    $0x02, X7, X11, K1
+	VDIVPS    X6, X10, X10
+	VMINPS    X7, X10, X11
+	VMAXPS    X8, X11, K1, X10
+	VPSRLD    $0x1f, X10, X11
+	VPSLLD    $0x07, X11, X11
+	VPSLLD    $0x01, X10, X10
+	VPSRLD    $0x01, X10, X10
+	VPSLLD    $0x0a, X10, X12
+	VPSRLD    $0x1f, X12, X12
+	VPADDD    X0, X12, X12
+	VPADDD    X10, X12, X12
+	VPSRLD    $0x15, X12, X12
+	VPCMPGTD  X10, X1, K1
+	VADDPS    X2, X10, K1, X12
+	VPSUBD    X2, X12, K1, X12
+	VPCMPGTD  X3, X10, K1
+	VMOVDQA32 X4, K1, X12
+	VPCMPGTD  X5, X10, K1
+	VPSLLD    $0x04, X10, X10
+	VPSRLD    $0x19, X10, K1, X12
+	VPORD     X11, X12, X12
+	VPMOVDB   X12, X10
+	MOVQ      AX, BX
+
+smallStore:
+	MOVQ  (BX), R9
+	ADDQ  SI, R9
+	VMOVD X10, (R9)
+	ADDQ  $0x18, BX
+	CMPQ  BX, CX
+	JB    smallStore
+	ADDQ  $0x00000004, SI
+	JMP   small
+
+smallDone:
+element:
+	CMPQ      SI, DI
+	JAE       elementDone
+	MOVQ      (DX), R9
+	ADDQ      SI, R9
+	LEAQ      24(DX), BX
+	VPXOR     X10, X10, X10
+	VPINSRB   $0x00, (R9), X10, X10
+	VPMOVZXBW X10, X10
+	VPSLLW    $0x08, X10, X10
+	VCVTPH2PS X10, X10
+	VANDPS    X9, X10, X11
+	VCMPPS    $0x02, X7, X11, K1
+	VDIVPS    X6, X10, X10
+	VMINPS    X7, X10, X11
+	VMAXPS    X8, X11, K1, X10
+	VPSRLD    $0x1f, X10, X11
+	VPSLLD    $0x07, X11, X11
+	VPSLLD    $0x01, X10, X10
+	VPSRLD    $0x01, X10, X10
+	VPSLLD    $0x0a, X10, X12
+	VPSRLD    $0x1f, X12, X12
+	VPADDD    X0, X12, X12
+	VPADDD    X10, X12, X12
+	VPSRLD    $0x15, X12, X12
+	VPCMPGTD  X10, X1, K1
+	VADDPS    X2, X10, K1, X12
+	VPSUBD    X2, X12, K1, X12
+	VPCMPGTD  X3, X10, K1
+	VMOVDQA32 X4, K1, X12
+	VPCMPGTD  X5, X10, K1
+	VPSLLD    $0x04, X10, X10
+	VPSRLD    $0x19, X10, K1, X12
+	VPORD     X11, X12, X12
+	VPMOVDB   X12, X10
+	MOVQ      AX, BX
+
+elementStore:
+	MOVQ    (BX), R9
+	ADDQ    SI, R9
+	VPEXTRB $0x00, X10, (R9)
+	ADDQ    $0x18, BX
+	CMPQ    BX, CX
+	JB      elementStore
+	ADDQ    $0x00000001, SI
 	JMP     element
 
 elementDone:

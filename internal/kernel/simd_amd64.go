@@ -73,22 +73,26 @@ func streamHead(t Type, dsts [][]byte) int {
 	return head
 }
 
-// scaleVector is Scale in assembly, or false.
+// scaleVector is Scale in assembly, or false, having done nothing.
 func scaleVector(t Type, dst, src []byte, by float64) bool {
 	dsts, srcs := [][]byte{dst}, [][]byte{src}
 	for off := 0; off < len(src); off += callBytes / 2 {
-		if !have.avx2 || !vectorScale(t, dsts, srcs, off, min(callBytes/2, len(src)-off), by, 0) {
+		n := min(callBytes/2, len(src)-off)
+		if !(have.avx512 && scaleAVX512(t, dsts, srcs, off, n, by, 0)) &&
+			!(have.avx2 && scaleAVX2(t, dsts, srcs, off, n, by, 0)) {
 			return false
 		}
 	}
 	return true
 }
 
-// divideVector is Divide in assembly, or false.
+// divideVector is Divide in assembly, or false, having done nothing.
 func divideVector(t Type, b []byte, by float64) bool {
 	bs := [][]byte{b}
 	for off := 0; off < len(b); off += callBytes / 2 {
-		if !have.avx2 || !vectorDivide(t, bs, bs, off, min(callBytes/2, len(b)-off), by, largest(t)) {
+		n := min(callBytes/2, len(b)-off)
+		if !(have.avx512 && divideAVX512(t, bs, bs, off, n, by, largest(t))) &&
+			!(have.avx2 && divideAVX2(t, bs, bs, off, n, by, largest(t))) {
 			return false
 		}
 	}

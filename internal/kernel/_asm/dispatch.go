@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"go/format"
+	"strings"
 )
 
 // dispatch is the Go source of the switches from type and operation to function. They are switches
@@ -19,11 +20,14 @@ func dispatch(all []family) []byte {
 		})
 	}
 	for _, name := range []string{"Scale", "Divide"} {
-		fmt.Fprintf(&b, "\n// vector%s runs the AVX2 function for t, if there is one.\n", name)
-		fmt.Fprintf(&b, "func vector%s(t Type, dsts, srcs [][]byte, off, n int, by, limit float64) bool {\n", name)
-		writeSwitch(&b, "dsts, srcs, off, n, false, by, limit", all, func(f family, op operation) bool {
-			return op.unary != nil && op.op == name
-		})
+		for _, a := range []isa{avx2, avx512} {
+			function := strings.ToLower(name) + a.name
+			fmt.Fprintf(&b, "\n// %s runs the %s function for t, if there is one.\n", function, a.name)
+			fmt.Fprintf(&b, "func %s(t Type, dsts, srcs [][]byte, off, n int, by, limit float64) bool {\n", function)
+			writeSwitch(&b, "dsts, srcs, off, n, false, by, limit", all, func(f family, op operation) bool {
+				return f.isa == a && op.unary != nil && op.op == name
+			})
+		}
 	}
 	source, err := format.Source(b.Bytes())
 	must(err)

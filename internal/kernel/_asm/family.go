@@ -62,12 +62,14 @@ func families() []family {
 		simple("BitXor", fixed((*context).VPXOR)),
 	}, avx2)
 
-	// Avg and PreMulSum go over a buffer once more; memory bounds that with AVX2 already.
+	// Avg and PreMulSum go over a buffer once more. The wide types wait for memory with AVX2.
 	wide, narrow := []operation{doubleScale.scale(), doubleScale.divide()}, []operation{singleScale.scale(), singleScale.divide()}
 	add("scale", "Float32", []string{"Float32"}, plain(4), 8, narrow, avx2)
 	add("scale", "Float64", []string{"Float64"}, plain(8), 8, wide, avx2)
-	add("scale", "Float16", []string{"Float16"}, float16(), 8, narrow, avx2)
-	add("scale", "BFloat16", []string{"BFloat16"}, bfloat16(), 2, narrow, avx2)
+	add("scale", "Float16", []string{"Float16"}, float16(), 8, narrow, avx2, avx512)
+	add("scale", "BFloat16", []string{"BFloat16"}, bfloat16(), 2, narrow, avx2, avx512)
+	add("scale", "Float8E4M3", []string{"Float8E4M3"}, float8e4m3(), 4, narrow, avx512)
+	add("scale", "Float8E5M2", []string{"Float8E5M2"}, float8e5m2(), 4, narrow, avx512)
 	add("copy", "", nil, plain(1), 8, []operation{{op: "Copy"}}, avx2)
 	return list
 }

@@ -53,18 +53,26 @@ func (s scaleSet) divide() operation {
 		op: "Divide",
 		prepare: func(a isa) {
 			by, limit = s.parameter(a, "by"), s.parameter(a, "limit")
-			least, size = a.vec.new(), a.vec.new()
+			least = a.vec.new()
+			if s.single {
+				size = broadcast(a, 1<<31-1) // all but the sign
+			} else {
+				size = broadcast64(a, 1<<63-1)
+			}
 			c.VXORPD(least, least, least)
 			s.sub(c, limit, least, least)
-			c.VPCMPEQD(size, size, size) // all but the sign bit
-			if s.single {
-				c.VPSRLD(Imm(1), size, size)
-			} else {
-				c.VPSRLQ(Imm(1), size, size)
-			}
 		},
-		unary: func(_ isa, w width, acc reg.VecVirtual) {
+		unary: func(a isa, w width, acc reg.VecVirtual) {
 			finite, held := w.new(), w.new()
+			if a.evex() { // single
+				k := c.K()
+				s.and(c, w.as(size), acc, finite)
+				s.cmp(c, Imm(2), w.as(limit), finite, k)
+				s.div(c, w.as(by), acc, acc)
+				s.min(c, w.as(limit), acc, held)
+				s.max(c, w.as(least), held, k, acc)
+				return
+			}
 			s.and(c, w.as(size), acc, finite)
 			s.cmp(c, Imm(2), w.as(limit), finite, finite) // |acc| <= limit
 			s.div(c, w.as(by), acc, acc)
