@@ -59,6 +59,9 @@ type Program struct {
 // New takes the schedules of the ranks 0…size−1 from next, one after the other, and keeps none of
 // their lanes. They must be valid, of one collective, size and root.
 func New(size int, next func(rank int) (schedule.Schedule, error)) (*Program, error) {
+	if size < 1 {
+		return nil, fmt.Errorf("%d ranks", size)
+	}
 	p := &Program{Heads: make([]schedule.Schedule, size), first: make([]int32, size+1)}
 	links := make(map[[3]int32]int32) // from, to, lane
 	ends := newEnds(size)
