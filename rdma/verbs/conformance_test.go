@@ -1,7 +1,10 @@
 package verbs_test
 
 import (
+	"fmt"
+	"os"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
@@ -11,6 +14,41 @@ import (
 	"github.com/gccl/gccl/rdma/rdmatest"
 	"github.com/gccl/gccl/rdma/verbs"
 )
+
+// quick gives up on a peer that never connects sooner than by default.
+var quick = verbs.Options{ConnectTimeout: 5 * time.Second}
+
+// TestMain also plays the peers that tests start in other processes and on other hosts.
+func TestMain(m *testing.M) {
+	if addr := os.Getenv(peerVariable); addr != "" {
+		if err := servePeer(addr); err != nil {
+			fmt.Fprintln(os.Stderr, "peer:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	if os.Getenv(tryVariable) != "" {
+		fmt.Println(tryOpen())
+		return
+	}
+	os.Exit(rdmatest.Main(m, func() (rdma.Device, error) {
+		// The parent has the first port, its peer the last, which may be the same.
+		ds, err := verbs.OpenAll(quick)
+		if err != nil {
+			return nil, err
+		}
+		keep := 0
+		if os.Getenv("GCCL_RDMATEST_CHILD") != "" {
+			keep = len(ds) - 1
+		}
+		for i, d := range ds {
+			if i != keep {
+				err = d.Close()
+			}
+		}
+		return ds[keep], err
+	}))
+}
 
 // ports lists the usable ports, or skips the test with the reason. The lab (rdma/verbs/lab/rxelab)
 // runs these tests on soft-RoCE.
@@ -29,12 +67,12 @@ func ports(t testing.TB) []string {
 	return names
 }
 
-// openPort opens one port, with a log into the test.
+// openPort opens one port.
 func openPort(t testing.TB, name string, o verbs.Options) *verbs.Device {
 	t.Helper()
 	o.HCA = "=" + name
 	if o.Logger == nil {
-		o.Logger = zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))
+		o.Logger = zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel))
 	}
 	d, err := verbs.Open(o)
 	require.NoError(t, err)
@@ -46,8 +84,17 @@ func TestConformance(t *testing.T) {
 	rdmatest.Run(t, func(t *testing.T, n int) []rdma.Device {
 		var ds []rdma.Device
 		for i := range n {
-			ds = append(ds, openPort(t, names[i%len(names)], verbs.Options{Logger: zap.NewNop()}))
+			ds = append(ds, openPort(t, names[i%len(names)], quick))
 		}
 		return ds
+	})
+}
+
+func TestConformanceProcesses(t *testing.T) {
+	names := ports(t)
+	rdmatest.RunProcesses(t, func() (rdma.Device, error) {
+		o := quick
+		o.HCA = "=" + names[0]
+		return verbs.Open(o)
 	})
 }

@@ -9,12 +9,13 @@ import (
 	"github.com/gccl/gccl/rdma/verbs/internal/ibv"
 )
 
-// message is the immediate of an empty SEND between control queue pairs.
+// message is the immediate of an empty SEND between control queue pairs. A probe is an empty WRITE
+// instead: the peer's card answers it without the peer, which may be stopped.
 type message uint32
 
 const (
 	imHello   message = iota + 1 // I am connected
-	imProbe                      // are you there? (the peer's card answers, not the peer)
+	imProbe                      // are you there?
 	imBye                        // I close
 	imBroken                     // my end of the data connection failed
 	imReceive                    // not sent: marks receives
@@ -26,9 +27,11 @@ const (
 )
 
 // controlTimers: 7 times 268 ms (2^16 × 4.096 µs) without an answer is 1.9 s, so that a link that flaps
-// for less is survived. A peer that runs out of receives because its process is stopped is alive: 7 is
-// for ever here.
+// for less is survived. A card may take up to four times as long; probeLimit does not wait for it.
 var controlTimers = timers{timeout: 16, retry: 6, rnrRetry: 7, minRNR: 18}
+
+// probeLimit is how long a probe may stay without an answer.
+const probeLimit = 2500 * time.Millisecond
 
 func randomPSN() uint32 { return rand.Uint32() & 0xffffff }
 
@@ -38,7 +41,7 @@ type phase uint8
 const (
 	idle     phase = iota // not connected
 	greeting              // hello is on its way, again and again
-	up                    // hello was acknowledged: probes
+	up                    // the peer is known to be connected: probes
 	ending                // the data connection is broken; nothing but bye is sent
 	leaving               // bye is on its way
 )
@@ -47,7 +50,9 @@ const (
 //
 // A hello to a peer that is not connected yet is dropped until the card gives up, 1.9 s later; then
 // the queue pair begins anew. Sequence numbers go on where they were, because the peer may be
-// connected by then and have sent its own hello: every message is one packet, so that they can be counted.
+// connected by then and have sent its own hello. Every SEND is one packet, so that they can be counted;
+// probes cannot, so that hello is said again in their place until the peer's has arrived: from then on
+// the peer does not begin anew.
 // The second to connect finds the first connected, so that both know it one trip later.
 type control struct {
 	k    *keeper
@@ -62,12 +67,14 @@ type control struct {
 	peer queueAddress
 
 	phase           phase
-	known           bool   // the endpoint was told that the peer is ready
+	heard           bool   // own hello was acknowledged
+	greeted         bool   // the peer's hello has arrived
 	generation      uint32 // of the queue pair's life, in request IDs
 	acked, received uint32 // messages
 	inFlight        int
 	probing         bool
-	next            time.Time // greeting: to give up; up: to probe; leaving: to destroy
+	giveUp          time.Time // to wait for the peer
+	due             time.Time // up: to probe, or to miss an answer; leaving: to destroy
 }
 
 func (c *control) address() queueAddress { return queueAddress{c.qp.Num, c.psn} }
@@ -93,7 +100,9 @@ func (c *control) connectLocked() error {
 	if err := c.path.connect(c.qp, mine, theirs, controlTimers); err != nil {
 		return err
 	}
-	c.phase = greeting
+	if c.phase == idle {
+		c.phase = greeting
+	}
 	return c.sayLocked(imHello)
 }
 
@@ -105,7 +114,7 @@ func (c *control) start(p *path, peer queueAddress) error {
 		return c.e.failure() // closed meanwhile
 	}
 	c.path, c.peer = p, peer
-	c.next = time.Now().Add(c.k.dev.opts.ConnectTimeout)
+	c.giveUp = time.Now().Add(c.k.dev.opts.ConnectTimeout)
 	err := c.connectLocked()
 	c.k.wakeLocked()
 	return err
@@ -115,6 +124,9 @@ func (c *control) sayLocked(m message) error {
 	w := &c.send.WR[0]
 	w.ID = uint64(c.key)<<32 | uint64(c.generation&0xffffff)<<8 | uint64(m)
 	w.Opcode, w.Flags, w.Imm = ibv.OpSendImm, ibv.SendSignaled, ibv.NetworkOrder(uint32(m))
+	if m == imProbe { // to no address with no key: an empty write needs none
+		w.Opcode, w.Imm = ibv.OpWrite, 0
+	}
 	_, err := c.send.Post(1)
 	if err == nil {
 		c.inFlight++
@@ -142,7 +154,7 @@ func (c *control) close() {
 	}
 	_ = c.sayLocked(imBye)
 	c.phase = leaving
-	c.next = time.Now().Add(linger)
+	c.due = time.Now().Add(linger)
 	c.k.wakeLocked()
 }
 
@@ -150,27 +162,37 @@ func (c *control) close() {
 func (c *control) tickLocked(now time.Time) time.Time {
 	switch c.phase {
 	case greeting:
-		if !c.known && now.After(c.next) {
-			c.lostLocked(fmt.Sprintf("the peer did not connect within %v", c.k.dev.opts.ConnectTimeout))
-			return time.Time{}
+		if now.Before(c.giveUp) {
+			return c.giveUp
 		}
+		c.lostLocked(fmt.Sprintf("the peer did not connect within %v", c.k.dev.opts.ConnectTimeout))
 	case up:
-		if c.k.dev.opts.KeepAlive < 0 || c.probing {
+		switch {
+		case c.k.dev.opts.KeepAlive < 0:
 			return time.Time{}
+		case now.Before(c.due):
+		case !c.probing:
+			m := imProbe
+			if !c.greeted {
+				m = imHello
+			}
+			c.due = now.Add(probeLimit)
+			c.probing = c.sayLocked(m) == nil
+		case c.heard:
+			c.lostLocked(fmt.Sprintf("no answer to a keep-alive for %v: its process or host is gone, or the network is down", probeLimit))
+			return time.Time{}
+		default: // soft-RoCE has been seen to forget the hello
+			c.due = now.Add(probeLimit)
+			c.againLocked()
 		}
-		if !now.Before(c.next) {
-			c.next = now.Add(c.k.dev.opts.KeepAlive)
-			c.probing = c.sayLocked(imProbe) == nil
-		}
+		return c.due
 	case leaving:
-		if c.inFlight == 0 || !now.Before(c.next) {
-			c.destroyLocked()
-			return time.Time{}
+		if c.inFlight > 0 && now.Before(c.due) {
+			return c.due
 		}
-	default:
-		return time.Time{}
+		c.destroyLocked()
 	}
-	return c.next
+	return time.Time{}
 }
 
 func (c *control) completedLocked(wc *ibv.WC) {
@@ -186,8 +208,9 @@ func (c *control) completedLocked(wc *ibv.WC) {
 	c.received++
 	_ = c.recv.Post()
 	switch message(ibv.NetworkOrder(wc.Imm)) {
-	case imHello, imProbe:
-		c.peerReadyLocked()
+	case imHello:
+		c.greeted = true
+		c.readyLocked()
 	case imBye:
 		c.lostLocked("the peer closed the connection")
 	case imBroken:
@@ -199,27 +222,37 @@ func (c *control) completedLocked(wc *ibv.WC) {
 func (c *control) sentLocked(m message, s ibv.Status) {
 	c.inFlight--
 	if s == ibv.Success {
-		c.acked++
-		c.probing = c.probing && m != imProbe
-		if c.phase == greeting {
-			c.phase = up
-			c.next = time.Now().Add(time.Duration(rand.Int64N(int64(max(c.k.dev.opts.KeepAlive, 1)))))
-			c.peerReadyLocked()
+		if m != imProbe {
+			c.acked++
+		}
+		if m == imHello {
+			c.heard = true
+			c.readyLocked()
+		}
+		if c.phase == up && c.inFlight == 0 {
+			c.probing = false
+			c.due = time.Now().Add(c.k.dev.opts.KeepAlive)
 		}
 		return
 	}
 	switch {
-	case s == ibv.Flushed && m != imProbe:
-	case c.phase == greeting:
+	case c.phase != greeting && c.phase != up:
+	case !c.heard:
 		c.againLocked()
-	case c.phase == up:
-		c.lostLocked(fmt.Sprintf("no answer to a keep-alive for %d times %v or more (%v): its process or host is gone, or the network is down%s",
-			controlTimers.retry+1, ackTimeout(controlTimers.timeout), s, c.k.dev.portHint()))
+	case s == ibv.RetryExceeded:
+		c.lostLocked(fmt.Sprintf("no answer to a keep-alive for %d times %v or more: its process or host is gone, or the network is down",
+			controlTimers.retry+1, ackTimeout(controlTimers.timeout)))
+	default:
+		c.lostLocked(fmt.Sprintf("keep-alive failed: %v", s))
 	}
 }
 
-// againLocked begins anew with a peer that has not answered the hello.
+// againLocked begins anew with a peer that has not acknowledged the hello.
 func (c *control) againLocked() {
+	if !time.Now().Before(c.giveUp) {
+		c.lostLocked(fmt.Sprintf("the peer did not connect within %v", c.k.dev.opts.ConnectTimeout))
+		return
+	}
 	c.generation++
 	c.inFlight, c.probing = 0, false
 	err := c.qp.Modify(ibv.QPAttr{State: ibv.QPReset}, ibv.MaskState)
@@ -234,11 +267,14 @@ func (c *control) againLocked() {
 	}
 }
 
-func (c *control) peerReadyLocked() {
-	if !c.known {
-		c.known = true
-		c.k.actions = append(c.k.actions, c.e.peerReady)
+// readyLocked: the peer is connected, since it has said so or its card has answered.
+func (c *control) readyLocked() {
+	if c.phase != greeting {
+		return
 	}
+	c.phase = up
+	c.due = time.Now().Add(time.Duration(rand.Int64N(int64(max(c.k.dev.opts.KeepAlive, 1))))) // not all at once
+	c.k.actions = append(c.k.actions, c.e.peerReady)
 }
 
 // lostLocked breaks the endpoint.
@@ -249,7 +285,7 @@ func (c *control) lostLocked(why string) {
 	c.phase = ending
 	e := c.e
 	c.k.actions = append(c.k.actions, func() {
-		e.lost(fmt.Errorf("verbs: %v: %s: %w", e, why, rdma.ErrPeerLost))
+		e.lost(fmt.Errorf("verbs: %v: %s%s: %w", e, why, e.dev.portHint(), rdma.ErrPeerLost))
 	})
 }
 

@@ -16,13 +16,16 @@ type CompletionError struct {
 	Status uint32 // enum ibv_wc_status
 	Vendor uint32 // the device's own code
 	text   string
-	kind   error // ErrPeerLost, ErrAccess or nil
+	kinds  []error
 }
 
 func (e *CompletionError) Error() string { return e.text }
 
-// Unwrap returns rdma.ErrPeerLost, rdma.ErrAccess, or nil for a local error.
-func (e *CompletionError) Unwrap() error { return e.kind }
+// Unwrap returns rdma.ErrPeerLost for errors on the way or at the peer, and rdma.ErrAccess beside it
+// if the peer's card refused the access: the kernel takes a dying process's regions away
+// before its queue pairs, so that at this moment a wrong key and a killed peer look the same. It returns
+// nothing for local errors.
+func (e *CompletionError) Unwrap() []error { return e.kinds }
 
 // completionError explains a bad status of a write.
 func (e *endpoint) completionError(s ibv.Status, vendor uint32) error {
@@ -30,21 +33,21 @@ func (e *endpoint) completionError(s ibv.Status, vendor uint32) error {
 	var hint string
 	switch s {
 	case ibv.RemoteAccess, ibv.RemoteInvalid:
-		err.kind = rdma.ErrAccess
-		hint = ": the peer refused the key or the range (a process that is being killed looks the same)"
+		err.kinds = []error{rdma.ErrAccess, rdma.ErrPeerLost}
+		hint = ": the peer refused the key or the range, or its process is being killed"
 	case ibv.RetryExceeded:
-		err.kind = rdma.ErrPeerLost
+		err.kinds = []error{rdma.ErrPeerLost}
 		hint = fmt.Sprintf(": no acknowledgement for %d times %v or more: the peer's process or host is gone, or the network is down%s",
 			e.dev.opts.RetryCount+1, ackTimeout(e.dev.opts.Timeout), e.dev.portHint())
 	case ibv.RNRExceeded:
-		err.kind = rdma.ErrPeerLost
+		err.kinds = []error{rdma.ErrPeerLost}
 		hint = ": the peer had no receive posted: more writes with immediate unpolled than its RecvDepth"
 	case ibv.RemoteOp, ibv.Flushed:
-		err.kind = rdma.ErrPeerLost
+		err.kinds = []error{rdma.ErrPeerLost}
 	}
 	err.text = fmt.Sprintf("verbs: %v: %v (status %d, vendor %#x)%s", e, s, uint32(s), vendor, hint)
-	if err.kind != nil {
-		err.text += ": " + err.kind.Error()
+	for _, k := range err.kinds {
+		err.text += ": " + k.Error()
 	}
 	return err
 }

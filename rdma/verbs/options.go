@@ -48,7 +48,7 @@ type Options struct {
 	// is lost. 0 means 20 seconds.
 	ConnectTimeout time.Duration
 	// Logger gets port events and the choice of GIDs; nil is silent.
-	Logger *zap.Logger
+	Logger *zap.Logger `json:"-"`
 }
 
 // Defaults of Options.
