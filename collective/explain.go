@@ -1,0 +1,62 @@
+package collective
+
+import (
+	"slices"
+)
+
+// PlanInfo says how a call would be made.
+type PlanInfo struct {
+	Algorithm string   // such as "direct.AllReduceTwoShot"; "transfer" of a Send or Recv
+	Providers []string // what carries this rank's messages to its peers, in alphabetical order; empty with one rank
+	Channels  int      // copies of the algorithm side by side, each on its share of the data
+	Lanes     int      // lists of steps that this rank works off side by side, over all channels
+	Windows   int      // how often the schedule is replayed, each time over the next part of the data
+}
+
+// Plan says how a call would be made. It checks the call as the call itself does, and sends nothing.
+func (c *Comm) Plan(call Call) (PlanInfo, error) {
+	var info PlanInfo
+	h := c.queue.put(func() (err error) {
+		info, err = c.explain(&call)
+		return err
+	})
+	<-h.done
+	return info, h.err
+}
+
+// explain is Plan on the goroutine that has the turn.
+func (c *Comm) explain(call *Call) (PlanInfo, error) {
+	if err := c.usable(); err != nil {
+		return PlanInfo{}, err
+	}
+	if err := c.check(call, &c.sh); err != nil {
+		return PlanInfo{}, err
+	}
+	p, err := c.planFor(call, &c.sh)
+	if err != nil {
+		return PlanInfo{}, err
+	}
+	info := PlanInfo{Algorithm: p.algorithm, Channels: 1, Lanes: 1, Windows: p.plan.Windows()}
+	for r := range c.size {
+		if r == c.rank || call.Kind >= Send && r != call.Peer {
+			continue
+		}
+		info.Providers = append(info.Providers, c.mesh.Peer(r).Provider)
+	}
+	slices.Sort(info.Providers)
+	info.Providers = slices.Compact(info.Providers)
+	if call.Kind >= Send {
+		return info, nil
+	}
+	ch, err := c.choose(p.key, &p.shape)
+	if err != nil {
+		return PlanInfo{}, err
+	}
+	s, err := ch.info.Make(c.rank, c.size, ch.shape)
+	if err != nil {
+		return PlanInfo{}, err
+	}
+	info.Channels = ch.channels
+	info.Lanes = len(s.Lanes) * ch.channels
+	return info, nil
+}
