@@ -64,7 +64,7 @@ const sendTimeout = 30 * time.Second
 
 // Set implements Store.
 func (c *Client) Set(ctx context.Context, key string, value []byte) error {
-	if err := check(key, value); err != nil {
+	if err := Check(key, value); err != nil {
 		return err
 	}
 	_, err := c.ask(ctx, request{verb: verbSet, key: key, value: value})
@@ -73,7 +73,7 @@ func (c *Client) Set(ctx context.Context, key string, value []byte) error {
 
 // Get implements Store.
 func (c *Client) Get(ctx context.Context, key string) ([]byte, error) {
-	if err := checkKey(key); err != nil {
+	if err := CheckKey(key); err != nil {
 		return nil, err
 	}
 	return c.ask(ctx, request{verb: verbGet, key: key})
@@ -81,7 +81,7 @@ func (c *Client) Get(ctx context.Context, key string) ([]byte, error) {
 
 // CompareAndSet implements Store.
 func (c *Client) CompareAndSet(ctx context.Context, key string, old, value []byte) error {
-	if err := check(key, value); err != nil {
+	if err := Check(key, value); err != nil {
 		return err
 	}
 	if len(old) > MaxValue {
@@ -93,7 +93,7 @@ func (c *Client) CompareAndSet(ctx context.Context, key string, old, value []byt
 
 // Delete implements Store.
 func (c *Client) Delete(ctx context.Context, prefix string) error {
-	if err := checkPrefix(prefix); err != nil {
+	if err := CheckPrefix(prefix); err != nil {
 		return err
 	}
 	_, err := c.ask(ctx, request{verb: verbDelete, key: prefix})

@@ -43,7 +43,7 @@ func (f *File) path(key string) string {
 
 // Set implements Store.
 func (f *File) Set(ctx context.Context, key string, value []byte) error {
-	if err := check(key, value); err != nil {
+	if err := Check(key, value); err != nil {
 		return err
 	}
 	return f.locked(ctx, func() error { return f.write(key, value) })
@@ -75,7 +75,7 @@ func (f *File) write(key string, value []byte) (err error) {
 
 // Get implements Store.
 func (f *File) Get(ctx context.Context, key string) ([]byte, error) {
-	if err := checkKey(key); err != nil {
+	if err := CheckKey(key); err != nil {
 		return nil, err
 	}
 	pause := time.Millisecond
@@ -112,7 +112,7 @@ func (f *File) read(key string) ([]byte, error) {
 
 // CompareAndSet implements Store.
 func (f *File) CompareAndSet(ctx context.Context, key string, old, value []byte) error {
-	if err := check(key, value); err != nil {
+	if err := Check(key, value); err != nil {
 		return err
 	}
 	return f.locked(ctx, func() error {
@@ -129,7 +129,7 @@ func (f *File) CompareAndSet(ctx context.Context, key string, old, value []byte)
 
 // Delete implements Store.
 func (f *File) Delete(ctx context.Context, prefix string) error {
-	if err := checkPrefix(prefix); err != nil {
+	if err := CheckPrefix(prefix); err != nil {
 		return err
 	}
 	return f.locked(ctx, func() error {

@@ -24,7 +24,7 @@ func NewMemory() *Memory {
 
 // Set implements Store.
 func (m *Memory) Set(ctx context.Context, key string, value []byte) error {
-	if err := check(key, value); err != nil {
+	if err := Check(key, value); err != nil {
 		return err
 	}
 	m.mu.Lock()
@@ -46,7 +46,7 @@ func (m *Memory) set(key string, value []byte) error {
 
 // Get implements Store.
 func (m *Memory) Get(ctx context.Context, key string) ([]byte, error) {
-	if err := checkKey(key); err != nil {
+	if err := CheckKey(key); err != nil {
 		return nil, err
 	}
 	for {
@@ -72,7 +72,7 @@ func (m *Memory) Get(ctx context.Context, key string) ([]byte, error) {
 
 // CompareAndSet implements Store.
 func (m *Memory) CompareAndSet(ctx context.Context, key string, old, value []byte) error {
-	if err := check(key, value); err != nil {
+	if err := Check(key, value); err != nil {
 		return err
 	}
 	m.mu.Lock()
@@ -86,7 +86,7 @@ func (m *Memory) CompareAndSet(ctx context.Context, key string, old, value []byt
 
 // Delete implements Store.
 func (m *Memory) Delete(ctx context.Context, prefix string) error {
-	if err := checkPrefix(prefix); err != nil {
+	if err := CheckPrefix(prefix); err != nil {
 		return err
 	}
 	m.mu.Lock()

@@ -46,9 +46,9 @@ type Store interface {
 	Close() error
 }
 
-// check refuses what is outside the contract, so that all stores refuse alike.
-func check(key string, value []byte) error {
-	if err := checkKey(key); err != nil {
+// Check refuses keys and values outside the contract, so that all stores refuse alike.
+func Check(key string, value []byte) error {
+	if err := CheckKey(key); err != nil {
 		return err
 	}
 	if len(value) > MaxValue {
@@ -57,7 +57,8 @@ func check(key string, value []byte) error {
 	return nil
 }
 
-func checkKey(key string) error {
+// CheckKey refuses keys outside the contract.
+func CheckKey(key string) error {
 	if key == "" || len(key) > MaxKey {
 		return fmt.Errorf("store: key of %d bytes, want 1 to %d", len(key), MaxKey)
 	}
@@ -69,11 +70,12 @@ func checkKey(key string) error {
 	return nil
 }
 
-func checkPrefix(prefix string) error {
+// CheckPrefix refuses prefixes outside the contract.
+func CheckPrefix(prefix string) error {
 	if prefix == "" || len(prefix) > MaxKey {
 		return fmt.Errorf("store: prefix of %d bytes, want 1 to %d", len(prefix), MaxKey)
 	}
-	return checkKey(strings.TrimSuffix(prefix, "/"))
+	return CheckKey(strings.TrimSuffix(prefix, "/"))
 }
 
 func plain(name string) bool {

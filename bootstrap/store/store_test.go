@@ -133,7 +133,7 @@ func FuzzMessages(f *testing.F) {
 		if r, err := parseReply(b); err == nil && string(r.append(nil)) != string(b) {
 			t.Errorf("reply %x", b)
 		}
-		if key := string(b); checkKey(key) == nil && (strings.Contains(key, "..") && strings.Contains(key, "../") || key[0] == '/') {
+		if key := string(b); CheckKey(key) == nil && (strings.Contains(key, "..") && strings.Contains(key, "../") || key[0] == '/') {
 			t.Errorf("key %q leads out of a directory", key)
 		}
 	})
