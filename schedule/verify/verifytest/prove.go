@@ -91,7 +91,7 @@ var large = []int{81, 100, 127, 128, 129, 243, 256, 500, 512, 729, 1000, 1024, 2
 // gcPercent lets garbage of the verifier, whose live heap is small, pile up for a while.
 const gcPercent = 1000
 
-// most is the number of steps of all ranks beyond which a size is left out.
+// most is the number of chunks in steps of all ranks beyond which a size is left out.
 const most = 1 << 20
 
 func someRoots(c schedule.Collective, size int) []int {
@@ -152,16 +152,18 @@ func (p *prover) large(size int, shape schedule.Shape) error {
 	if err != nil {
 		return fmt.Errorf("%d ranks, shape %+v: %w", size, shape, err)
 	}
-	steps := 0
+	units := 0 // of rank 0, which stands for all
 	for _, lane := range s.Lanes {
-		steps += len(lane)
+		for i := range lane {
+			units += max(lane[i].Src.Count, lane[i].Dst.Count)
+		}
 	}
-	if steps*size > most {
-		p.logf("%s: %d ranks left out: about %d steps", p.info.Name, size, steps*size)
+	if units*size > most {
+		p.logf("%s: %d ranks left out: about %d chunks to move", p.info.Name, size, units*size)
 		return nil
 	}
-	// A message carries a clock as long as there are lanes, and all may be on their way at once.
-	skip := size*steps*size*len(s.Lanes) > 1<<27
+	// Every chunk on its way carries a clock as long as there are lanes.
+	skip := size*units*size*len(s.Lanes) > 1<<27
 	if err := p.one(size, shape, verify.Options{Windows: 1, SkipOrder: skip}); err != nil {
 		return fmt.Errorf("%d ranks, shape %+v: %w", size, shape, err)
 	}
