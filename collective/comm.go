@@ -11,7 +11,6 @@ import (
 	"github.com/gccl/gccl/bootstrap"
 	"github.com/gccl/gccl/internal/executor"
 	"github.com/gccl/gccl/internal/link"
-	"github.com/gccl/gccl/rdma"
 	"github.com/gccl/gccl/schedule"
 	"go.uber.org/zap"
 )
@@ -24,8 +23,7 @@ type Comm struct {
 	log        *zap.Logger
 	group      bootstrap.Group
 	ownGroup   bool
-	devices    []rdma.Device
-	ownDevices bool
+	devices    devices
 	peers      []hello
 	mesh       *link.Mesh
 	geo        link.Geometry
@@ -73,6 +71,10 @@ func (c *Comm) run(ctx context.Context, call *Call) error {
 	if err != nil {
 		return err
 	}
+	return c.runPlanned(ctx, p, call)
+}
+
+func (c *Comm) runPlanned(ctx context.Context, p *planned, call *Call) error {
 	c.fill(&c.job, p, call)
 	c.jobs[0] = &c.job
 	if err := c.engine.Run(ctx, c.cfg.Timeout, c.jobs[:]); err != nil {
@@ -134,12 +136,8 @@ func (c *Comm) release() error {
 		}
 		errs = append(errs, c.windows.close(), c.mesh.Close())
 	}
-	if c.ownDevices {
-		for _, d := range c.devices {
-			errs = append(errs, d.Close())
-		}
-	}
-	if c.ownGroup && c.group != nil {
+	errs = append(errs, c.devices.close())
+	if c.ownGroup {
 		errs = append(errs, c.group.Close())
 	}
 	return errors.Join(errs...)

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/gccl/gccl/bootstrap"
-	"github.com/gccl/gccl/rdma"
+	"github.com/gccl/gccl/rdma/loopback"
 	"go.uber.org/zap"
 )
 
@@ -16,9 +16,6 @@ type Config struct {
 	Bootstrap bootstrap.Config
 	// Group is the control plane to use instead; the caller closes it, after the communicator.
 	Group bootstrap.Group
-	// Devices are the devices to use instead of those that Provider names, in order of preference;
-	// the caller closes them, after the communicator.
-	Devices []rdma.Device
 
 	// Provider is the list of providers to try for each pair of ranks, in order: "shm,verbs,tcp";
 	// "^tcp": all but; "auto" or empty: shm on one host, else verbs, else tcp. (GCCL_PROVIDER)
@@ -51,6 +48,8 @@ type Config struct {
 	force string
 	// noMap posts writes even where peers' memory could be mapped; for tests.
 	noMap bool
+	// network is where the loopback provider's devices meet; set by NewLocal.
+	network *loopback.Network
 	// yield is what a rank does to let others run; set by NewLocal.
 	yield func()
 }

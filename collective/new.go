@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"slices"
 
 	"github.com/gccl/gccl/bootstrap"
 	"github.com/gccl/gccl/internal/executor"
@@ -33,13 +32,12 @@ func Init(ctx context.Context) (*Comm, error) {
 
 // New makes a communicator. All its ranks must call it; it returns when all are connected, or when
 // ctx ends, or with the first rank's failure.
-func New(ctx context.Context, cfg Config) (c *Comm, err error) {
+func New(ctx context.Context, cfg Config) (_ *Comm, err error) {
 	cfg.defaults()
-	c = &Comm{cfg: cfg, log: cfg.Logger, catalog: catalog(), plans: map[planKey]*planned{}}
+	c := &Comm{cfg: cfg, log: cfg.Logger, catalog: catalog(), plans: map[planKey]*planned{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, c.release())
-			c = nil
 		}
 	}()
 	if c.group = cfg.Group; c.group == nil {
@@ -47,7 +45,7 @@ func New(ctx context.Context, cfg Config) (c *Comm, err error) {
 			cfg.Bootstrap.Size = 1
 		}
 		if c.group, err = bootstrap.Connect(ctx, cfg.Bootstrap); err != nil {
-			return c, err
+			return nil, err
 		}
 		c.ownGroup = true
 	}
@@ -55,29 +53,28 @@ func New(ctx context.Context, cfg Config) (c *Comm, err error) {
 	c.p2pSeq = make([]transferSeq, c.size)
 	offered, err := c.offer()
 	if err != nil {
-		return c, err
+		return nil, err
 	}
 	if err := c.meet(ctx, offered); err != nil {
-		return c, err
+		return nil, err
 	}
-	return c, c.connect(ctx)
+	if err := c.connect(ctx); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // NewLocal makes the n communicators of a job whose ranks are goroutines of this process, over the
-// loopback provider. cfg's Group, Bootstrap and Devices are not used.
+// loopback provider. cfg's Group, Bootstrap and Provider are not used.
 func NewLocal(ctx context.Context, n int, cfg Config) ([]*Comm, error) {
 	comms := make([]*Comm, n)
-	net := loopback.NewNetwork()
+	cfg.network, cfg.yield = loopback.NewNetwork(), runtime.Gosched
 	g, ctx := errgroup.WithContext(ctx)
 	for r, group := range bootstrap.Local(n) {
 		rc := cfg
 		rc.Group = group
-		rc.Devices = []rdma.Device{net.Device()}
-		rc.yield = runtime.Gosched
 		g.Go(func() (err error) {
-			if comms[r], err = New(ctx, rc); err == nil {
-				comms[r].ownGroup, comms[r].ownDevices = true, true
-			}
+			comms[r], err = New(ctx, rc)
 			return err
 		})
 	}
@@ -98,23 +95,18 @@ const maxStash = 1 << 30
 // offer finds out which providers this rank can use. verbs is opened for that, since only then one
 // knows; one that cannot work here is left out, loudly if it was named, and refused under Strict.
 func (c *Comm) offer() (names []string, err error) {
-	if len(c.cfg.Devices) > 0 {
-		c.devices = slices.Clone(c.cfg.Devices)
-		for _, d := range c.devices {
-			names = append(names, d.Attr().Provider)
-		}
-		return names, nil
+	if c.cfg.network != nil {
+		return []string{"loopback"}, nil
 	}
 	list, err := wanted(c.cfg.Provider)
 	if err != nil {
 		return nil, err
 	}
-	c.ownDevices = true
 	named := c.cfg.Provider != "" && c.cfg.Provider != "auto"
 	var errs []error
 	for _, name := range list {
 		if name == "verbs" {
-			if _, err := c.device(name); err != nil {
+			if _, err := c.devices.get(name, &c.cfg); err != nil {
 				errs = append(errs, err)
 				if named {
 					c.log.Warn("provider left out", zap.String("provider", name), zap.Error(err))
@@ -176,7 +168,7 @@ func (c *Comm) connect(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if devs[r], err = c.device(name); err != nil {
+		if devs[r], err = c.devices.get(name, &c.cfg); err != nil {
 			return err
 		}
 	}
@@ -212,7 +204,7 @@ func (c *Comm) connect(ctx context.Context) error {
 
 // bell is the bell of the device whose peers ring it, or one of its own.
 func (c *Comm) bell() rdma.Bell {
-	for _, d := range c.devices {
+	for _, d := range c.devices.list {
 		if b, ok := d.(rdma.BellDevice); ok {
 			return b.Bell()
 		}

@@ -17,6 +17,8 @@ func providers() []string { return []string{"shm", "verbs", "tcp"} }
 func openProvider(name string, cfg *Config) (rdma.Device, error) {
 	secret := []byte(cfg.Bootstrap.Secret)
 	switch name {
+	case "loopback":
+		return cfg.network.Device(), nil
 	case "shm":
 		return shm.New(shm.Options{Logger: cfg.Logger})
 	case "verbs":
@@ -88,19 +90,4 @@ func (c *Comm) providerFor(peer int) (string, error) {
 	}
 	return "", fmt.Errorf("%w: nothing connects %s and %s: they have %s and %s", ErrUnavailable,
 		c.describe(c.rank), c.describe(peer), strings.Join(a.Providers, ", "), strings.Join(b.Providers, ", "))
-}
-
-// device returns the device of a provider, opening it at its first use.
-func (c *Comm) device(name string) (rdma.Device, error) {
-	for _, d := range c.devices {
-		if d.Attr().Provider == name {
-			return d, nil
-		}
-	}
-	d, err := openProvider(name, &c.cfg)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
-	}
-	c.devices = append(c.devices, d)
-	return d, nil
 }

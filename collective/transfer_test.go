@@ -308,3 +308,74 @@ func TestAlloc(t *testing.T) {
 		})
 	}
 }
+
+func TestSplitAndDup(t *testing.T) {
+	ctx := context.Background()
+	comms := local(t, 6, Config{Timeout: 20 * time.Second})
+	each(t, comms, func(c *Comm) error {
+		color, key := c.rank%2, -c.rank
+		if c.rank == 5 {
+			color = NoColor
+		}
+		child, err := c.Split(ctx, color, key)
+		if err != nil {
+			return err
+		}
+		if c.rank == 5 {
+			require.Nil(t, child)
+			return c.Barrier(ctx)
+		}
+		want := map[int][2]int{0: {2, 3}, 2: {1, 3}, 4: {0, 3}, 1: {1, 2}, 3: {0, 2}}[c.rank]
+		require.Equal(t, want, [2]int{child.Rank(), child.Size()})
+		x := []int32{int32(c.rank)}
+		if err := child.AllReduce(ctx, tensor.Of(x), tensor.Of(x), tensor.Sum); err != nil {
+			return err
+		}
+		require.Equal(t, []int32{6, 4}[c.rank%2], x[0])
+		dup, err := child.Dup(ctx)
+		if err != nil {
+			return err
+		}
+		if err := child.Close(); err != nil {
+			return err
+		}
+		a, err := dup.Alloc(ctx, tensor.Int32, 10_000)
+		if err != nil {
+			return err
+		}
+		if err := dup.AllReduce(ctx, a, a, tensor.Sum); err != nil {
+			return err
+		}
+		if err := dup.Close(); err != nil {
+			return err
+		}
+		return c.Barrier(ctx)
+	})
+}
+
+func TestPreparedCalls(t *testing.T) {
+	ctx := context.Background()
+	comms := local(t, 3, Config{Timeout: 20 * time.Second})
+	each(t, comms, func(c *Comm) error {
+		x, y := make([]int64, 5), make([]int64, 5)
+		p, err := c.Prepare(Call{Kind: AllReduce, Src: tensor.Of(x), Dst: tensor.Of(y), Op: tensor.Sum})
+		if err != nil {
+			return err
+		}
+		for i := range 50 {
+			x[0] = int64(i + c.rank)
+			if i%7 == 3 {
+				err = p.Start(ctx).Wait(ctx)
+			} else {
+				err = p.Run(ctx)
+			}
+			if err != nil {
+				return err
+			}
+			require.Equal(t, int64(3*i+3), y[0])
+		}
+		_, err = c.Prepare(Call{Kind: AllReduce, Src: tensor.Of(x), Dst: tensor.Of(y[:3]), Op: tensor.Sum})
+		require.ErrorIs(t, err, ErrInvalid)
+		return nil
+	})
+}

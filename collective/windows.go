@@ -90,7 +90,7 @@ func (c *Comm) alloc(ctx context.Context, dt tensor.DType, count int) (t tensor.
 	for _, v := range []uint64{mine.Addr, mine.Key, mine.Len} {
 		blob = binary.LittleEndian.AppendUint64(blob, v)
 	}
-	all, err := c.group.AllGather(ctx, blob)
+	all, err := selfGroup{c}.AllGather(ctx, blob)
 	if err != nil {
 		return t, errors.Join(fmt.Errorf("alloc: %w", err), region.Close())
 	}
@@ -99,7 +99,7 @@ func (c *Comm) alloc(ctx context.Context, dt tensor.DType, count int) (t tensor.
 	if err := c.setWindows(ctx, dev.Attr().Provider, id, n, all); err != nil {
 		return t, errors.Join(err, region.Close())
 	}
-	if err := c.group.Barrier(ctx); err != nil {
+	if err := (selfGroup{c}).Barrier(ctx); err != nil {
 		return t, errors.Join(fmt.Errorf("alloc: %w", err), region.Close())
 	}
 	c.windows.list = append(c.windows.list, window{id: id, region: region})
@@ -110,13 +110,10 @@ func (c *Comm) alloc(ctx context.Context, dt tensor.DType, count int) (t tensor.
 func (c *Comm) windowDevice() (rdma.Device, error) {
 	for r := range c.size {
 		if p := c.mesh.Peer(r); p != nil && p.Mapped() {
-			return c.device(p.Provider)
+			return c.devices.get(p.Provider, &c.cfg)
 		}
 	}
-	if len(c.devices) > 0 {
-		return c.devices[0], nil
-	}
-	return c.device(c.peers[c.rank].Providers[0])
+	return c.devices.get(c.peers[c.rank].Providers[0], &c.cfg)
 }
 
 func (c *Comm) setWindows(ctx context.Context, dev string, id, n int, all [][]byte) error {
