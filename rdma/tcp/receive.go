@@ -198,11 +198,11 @@ func (l *lane) begin() error {
 		if err != nil {
 			return l.refuse(failAccess, err)
 		}
-		in.region, in.left, in.crc = r, r.bytes[h.addr:h.addr+uint64(h.length)], 0
+		in.region, in.left = r, r.bytes[h.addr:h.addr+uint64(h.length)]
 	} else {
 		in.region, in.left = &nowhere, nil
 	}
-	in.state = inParked
+	in.state, in.crc = inParked, 0
 	if h.seq < e.rx.seq || (len(e.lanes) == 1 && h.seq != e.rx.seq) {
 		return l.refuse(failProtocol, fmt.Errorf("%w: write %d when %d is expected", errFrame, h.seq, e.rx.seq))
 	}
