@@ -40,7 +40,7 @@ func Prove(t *testing.T, info schedule.Info, shapes func(size int) []schedule.Sh
 }
 
 func (p *prover) prove(shapes func(size int) []schedule.Shape) error {
-	defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
+	relax()
 	if shapes == nil {
 		shapes = func(int) []schedule.Shape { return []schedule.Shape{{}} }
 	}
@@ -88,8 +88,12 @@ func small() []int {
 // large is a sample of sizes: powers of two and of three, their neighbours, primes, round ones.
 var large = []int{81, 100, 127, 128, 129, 243, 256, 500, 512, 729, 1000, 1024, 2048, 4095, 4096}
 
-// gcPercent lets garbage of the verifier, whose live heap is small, pile up for a while.
-const gcPercent = 1000
+// relax lets garbage pile up to 2 GiB for the rest of the process: the verifier makes much of it,
+// and its live heap is small.
+var relax = sync.OnceFunc(func() {
+	debug.SetGCPercent(1000)
+	debug.SetMemoryLimit(2 << 30)
+})
 
 // most is the number of chunks in steps of all ranks beyond which a size is left out.
 const most = 1 << 20
