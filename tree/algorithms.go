@@ -8,7 +8,7 @@ func Algorithms() []schedule.Info {
 		{
 			Name: "tree.AllReduce", Collective: schedule.AllReduce, Make: AllReduce,
 			Ordered: true, InPlace: true, Supports: anySize,
-			Formula: "radix 2, streamed: 2⌈log₂ p⌉α + (⌈log₂ p⌉+1)·Sβ + ⌈log₂ p⌉·Sγ",
+			Formula: "radix 2, streamed: 2⌊log₂ p⌋α + (⌈log₂ p⌉+1)·Sβ + ⌈log₂ p⌉·Sγ",
 			Cost: func(p int, shape schedule.Shape) schedule.Cost {
 				k, most := radix(shape), 0
 				for v := range p {
@@ -30,7 +30,7 @@ func Algorithms() []schedule.Info {
 		{
 			Name: "tree.Broadcast", Collective: schedule.Broadcast, Make: Broadcast,
 			InPlace: true, Supports: anySize,
-			Formula: "radix 2, streamed: ⌈log₂ p⌉α + ⌈log₂ p⌉·Sβ",
+			Formula: "radix 2, streamed: ⌊log₂ p⌋α + ⌈log₂ p⌉·Sβ",
 			Cost: func(p int, shape schedule.Shape) schedule.Cost {
 				return costOf(knomialDepth(p, radix(shape)), rootDegree(p, radix(shape)), 0, 1)
 			},
@@ -47,7 +47,7 @@ func Algorithms() []schedule.Info {
 		{
 			Name: "tree.Reduce", Collective: schedule.Reduce, Make: Reduce,
 			InPlace: true, Supports: anySize,
-			Formula: "radix 2, streamed: ⌈log₂ p⌉α + ⌈log₂ p⌉·Sβ + ⌈log₂ p⌉·Sγ, at the root",
+			Formula: "radix 2, streamed: ⌊log₂ p⌋α + ⌈log₂ p⌉·Sβ + ⌈log₂ p⌉·Sγ, at the root",
 			Cost: func(p int, shape schedule.Shape) schedule.Cost {
 				return costOf(knomialDepth(p, radix(shape)), min(1, p-1), rootDegree(p, radix(shape)), 1)
 			},
@@ -64,7 +64,7 @@ func Algorithms() []schedule.Info {
 		{
 			Name: "tree.Gather", Collective: schedule.Gather, Make: Gather,
 			InPlace: true, Supports: anySize,
-			Formula: "radix 2: ⌈log₂ p⌉α + (p−1)/p·Sβ, at the root",
+			Formula: "radix 2: ⌊log₂ p⌋α + (p−1)/p·Sβ, at the root",
 			Cost: func(p int, shape schedule.Shape) schedule.Cost {
 				k, most := radix(shape), 0
 				for v := 1; v < p; v++ {
@@ -76,7 +76,7 @@ func Algorithms() []schedule.Info {
 		{
 			Name: "tree.Scatter", Collective: schedule.Scatter, Make: Scatter,
 			InPlace: true, Supports: anySize,
-			Formula: "radix 2: ⌈log₂ p⌉α + (p−1)/p·Sβ",
+			Formula: "radix 2: ⌊log₂ p⌋α + (p−1)/p·Sβ",
 			Cost: func(p int, shape schedule.Shape) schedule.Cost {
 				return costOf(knomialDepth(p, radix(shape)), p-1, 0, p)
 			},

@@ -3,7 +3,10 @@ package tree_test
 import (
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/gccl/gccl/schedule"
+	"github.com/gccl/gccl/schedule/verify"
 	"github.com/gccl/gccl/schedule/verify/verifytest"
 	"github.com/gccl/gccl/tree"
 )
@@ -23,5 +26,14 @@ func TestProve(t *testing.T) {
 				return []schedule.Shape{{}, {Radix: 4, Pieces: 2}}
 			})
 		})
+	}
+}
+
+// TestDoubleOrder: where the second tree is the mirrored first one, it keeps the order of the ranks.
+func TestDoubleOrder(t *testing.T) {
+	for size := 3; size < 40; size++ {
+		rep, err := verify.Check(tree.AllReduceDouble, schedule.AllReduce, size, schedule.Shape{}, verify.Options{SkipOrder: true})
+		require.NoError(t, err)
+		require.Equal(t, size%2 == 1, rep.Ordered, "%d ranks", size)
 	}
 }

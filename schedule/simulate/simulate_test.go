@@ -90,6 +90,14 @@ func TestSlots(t *testing.T) {
 	assert.InDelta(t, want.Seconds(), got.Time.Seconds(), 1e-6*want.Seconds())
 }
 
+// TestOneCore: the lanes of a rank share its core. Rank 0 has four sends, four receives and a copy.
+func TestOneCore(t *testing.T) {
+	p := plain(0, 0, 0)
+	p.Overhead = time.Microsecond
+	got := run(t, direct.AllToAllPairwise, 5, schedule.Shape{}, length, p)
+	assert.Equal(t, 9*time.Microsecond, got.Time.Round(time.Nanosecond))
+}
+
 // TestHostPorts: ranks of one host share its network ports, and do not use them among themselves.
 func TestHostPorts(t *testing.T) {
 	p := plain(0, beta, 0)
@@ -133,6 +141,7 @@ func TestSymmetry(t *testing.T) {
 		assert.True(t, one.Symmetric)
 		assert.Equal(t, all.Time, one.Time)
 	}
+	assert.False(t, run(t, ring.AllReduce, 16, schedule.Shape{}, 1, p).Symmetric, "some neighbours share a host")
 	p.Hosts = nil
 	assert.False(t, run(t, tree.AllReduceDouble, 8, schedule.Shape{}, 1, p).Symmetric)
 	assert.False(t, run(t, direct.AllReduceHalvingDoubling, 6, schedule.Shape{}, 1, p).Symmetric)
