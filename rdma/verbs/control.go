@@ -69,6 +69,7 @@ type control struct {
 	phase           phase
 	heard           bool   // own hello was acknowledged
 	greeted         bool   // the peer's hello has arrived
+	last            bool   // hello is not tried again
 	generation      uint32 // of the queue pair's life, in request IDs
 	acked, received uint32 // messages
 	inFlight        int
@@ -237,7 +238,8 @@ func (c *control) sentLocked(m message, s ibv.Status) {
 	}
 	switch {
 	case c.phase != greeting && c.phase != up:
-	case !c.heard:
+	case !c.heard && !c.last:
+		c.last = c.greeted // it is connected, so that it hears the next hello
 		c.againLocked()
 	case s == ibv.RetryExceeded:
 		c.lostLocked(fmt.Sprintf("no answer to a keep-alive for %d times %v or more: its process or host is gone, or the network is down",

@@ -135,22 +135,25 @@ func playPeer(conn net.Conn) error {
 	if err := e.ep.Connect(context.Background(), theirs.Address); err != nil {
 		return err
 	}
-	over := make(chan struct{})
+	orders := make(chan string)
 	go func() {
-		defer close(over)
+		defer close(orders)
 		for {
 			var order string
 			if e.json.Decode(&order) != nil {
 				return
 			}
-			e.follow(order)
+			orders <- order
 		}
 	}()
 	cs := make([]rdma.Completion, 16)
 	for {
 		select {
-		case <-over:
-			return nil
+		case order, more := <-orders:
+			if !more {
+				return nil
+			}
+			e.follow(order)
 		default:
 		}
 		n, err := e.cq.Poll(cs)
@@ -162,7 +165,8 @@ func playPeer(conn net.Conn) error {
 				continue
 			}
 			at := int(c.Imm) % slots * slotSize
-			for _, x := range e.mem.Bytes()[at : at+c.Len] {
+			mem := e.mem.Bytes() // nil once deregistered
+			for _, x := range mem[min(at, len(mem)):min(at+c.Len, len(mem))] {
 				if x != byte(c.Imm) {
 					return fmt.Errorf("message %d: byte %d", c.Imm, x)
 				}
