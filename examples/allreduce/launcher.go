@@ -22,7 +22,12 @@ func processes(ctx context.Context, o *options) error {
 	}
 	args := append([]string{exe}, os.Args[1:]...)
 	j := launch.Job{Args: append(args, "-n", "0"), Size: o.Ranks, Prefix: true}
-	return j.Run(ctx)
+	if o.Out == "" {
+		return j.Run(ctx)
+	}
+	temp := o.temp()
+	j.Env = []string{tempEnv + "=" + temp}
+	return errors.Join(j.Run(ctx), remove(temp))
 }
 
 // goroutines runs the ranks inside this process.

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/gccl/gccl/internal/launch"
@@ -75,4 +76,6 @@ func run() int {
 }
 
 // complain prints the one line that says what went wrong.
-func complain(to *os.File, err error) { fmt.Fprintf(to, "allreduce: %v\n", err) }
+func complain(to *os.File, err error) {
+	fmt.Fprintf(to, "allreduce: %s\n", strings.ReplaceAll(err.Error(), "\n", "; "))
+}

@@ -56,6 +56,9 @@ func join(ctx context.Context, o *options) (rank int, err error) {
 
 // work is what a rank does once it is connected. out takes whole lines.
 func work(ctx context.Context, comm *collective.Comm, o *options, out io.Writer) error {
+	if o.In != "" {
+		return reduce(ctx, comm, o, out)
+	}
 	return train(ctx, comm, o, out)
 }
 

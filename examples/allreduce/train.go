@@ -36,6 +36,12 @@ func train(ctx context.Context, comm *collective.Comm, o *options, out io.Writer
 	if err != nil {
 		return err
 	}
+	if o.Out != "" && comm.Rank() == 0 {
+		err = o.checkOut(weightTensors(w))
+	}
+	if err := agree(ctx, comm, describe("", nil, err)); err != nil {
+		return err
+	}
 	t := table{out: out, silent: comm.Rank() != 0}
 	mine := share(set, comm.Rank(), comm.Size())
 	t.head(comm.Size(), plan, fmt.Sprintf("%d images of Fashion-MNIST, %d of them here; gradient of a softmax classifier, %v", set.Len(), mine.Len(), call.Src))
@@ -70,7 +76,23 @@ func train(ctx context.Context, comm *collective.Comm, o *options, out io.Writer
 	}
 	t.foot("Tolerance, element by element: one float32 rounding a rank, ranks × 2^-24 × the sum of the shares' magnitudes,",
 		"from the gradient that rank 0 computes alone in float64. All ranks hold the same bits, by SHA-256.")
+	if o.Out == "" || comm.Rank() != 0 {
+		return nil
+	}
+	if err := o.write(ctx, weightTensors(w)); err != nil {
+		return blame(0, "-out: %v", err)
+	}
+	t.line("weights written to %s", o.Out)
 	return nil
+}
+
+// weightTensors is the classifier as the tensors of a file.
+func weightTensors(w []float32) []named {
+	x := tensor.Of(w)
+	return []named{
+		{Name: "weight", Shape: []int{fashion.Pixels, fashion.Classes}, Data: x.Slice(0, fashion.Pixels*fashion.Classes)},
+		{Name: "bias", Shape: []int{fashion.Classes}, Data: x.Slice(fashion.Pixels*fashion.Classes, weights)},
+	}
 }
 
 // share is a rank's part of the images; the first ranks get one more where they do not come out even.
