@@ -89,6 +89,11 @@ func randomWrites(t *testing.T, f Factory, seed uint64) {
 
 	// settle is called when the last write posted has an immediate: all others are visible too.
 	settle := func() {
+		// Both ends are polled: a provider may move data in its users' time.
+		require.NoError(t, b.pollUntil("all arrivals", func() bool {
+			_, err := a.poll()
+			return err != nil || len(b.received) >= len(imms)
+		}))
 		for i, c := range b.takeReceived(t, len(imms)) {
 			require.Equal(t, imms[i], c.Imm)
 		}

@@ -251,8 +251,12 @@ func (q *queue) sendLocked() {
 				stuck = 0
 			}
 			t.mu.Unlock()
-			if stuck != 0 {
-				// Nothing was there to read that would tell more.
+			switch {
+			case stuck == 0:
+			case !l.out.noted: // the peer may have said why before: the next Poll reads it first
+				l.out.noted = true
+				q.revisitLocked(l.e.lanes, nil)
+			case !l.in.again:
 				q.ended = append(q.ended, ending{l.e, l.broken(stuck)})
 			}
 		}

@@ -15,6 +15,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -86,6 +87,7 @@ type relay struct {
 	secure *tls.Conn
 	tcp    *net.TCPConn
 	local  net.Conn
+	ended  atomic.Bool // local has everything that came
 
 	mu  sync.Mutex
 	err error // why it ended; nil: at the end of the stream
@@ -123,14 +125,9 @@ func (r *relay) inward() {
 			local = lost == nil
 		}
 	}
-	if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
-		r.end(err)
-	}
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		_ = r.tcp.SetLinger(0) // the peer does not read: it hears of the end by a reset
-	}
+	r.end(err)
 	_ = r.local.Close()
-	_ = r.tcp.Close()
+	r.ended.Store(true)
 }
 
 // outward carries what this end sends, until the endpoint is closed.
@@ -141,7 +138,6 @@ func (r *relay) outward() {
 		if n > 0 {
 			if _, err := r.secure.Write(b[:n]); err != nil {
 				r.end(err)
-				_ = r.tcp.Close()
 				return
 			}
 		}
@@ -155,12 +151,17 @@ func (r *relay) outward() {
 // finish has the relay end by itself soon, whatever the peer does.
 func (r *relay) finish() { _ = r.tcp.SetDeadline(time.Now().Add(time.Second)) }
 
+// end notes what ended one direction, and ends the connection.
 func (r *relay) end(err error) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.err == nil {
+	if r.err == nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 		r.err = err
 	}
+	r.mu.Unlock()
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		_ = r.tcp.SetLinger(0) // the peer does not read: it hears of the end by a reset
+	}
+	_ = r.tcp.Close()
 }
 
 // cause is why the relay ended; nil: the stream ended.

@@ -83,6 +83,7 @@ type outLane struct {
 	credits []uint64 // writes with a frame in stage
 	blocked bool     // the socket is full
 	listed  bool     // in the queue's out set
+	noted   bool     // Poll has seen that sending fails
 }
 
 func (o *outLane) empty() bool { return o.sent == len(o.stage) && len(o.big) == 0 }

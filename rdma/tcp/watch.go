@@ -53,7 +53,14 @@ func newWatcher(q *queue) (*watcher, error) {
 
 // add watches for the end of a lane's connection.
 func (w *watcher) add(l *lane) error {
-	return control(w.fd, unix.EPOLL_CTL_ADD, l.fd, unix.EPOLLRDHUP|unix.EPOLLET, l.slot)
+	const end = unix.EPOLLRDHUP | unix.EPOLLET
+	err := control(w.fd, unix.EPOLL_CTL_ADD, l.fd, end, l.slot)
+	if err == nil && l.relay != nil {
+		// A relay that waits for the user to poll does not see the end. Its socket leaves the set
+		// when the relay closes it.
+		l.withTCP(func(fd int) { err = control(w.fd, unix.EPOLL_CTL_ADD, fd, end, l.slot) })
+	}
+	return err
 }
 
 func (w *watcher) remove(l *lane) { _ = unix.EpollCtl(w.fd, unix.EPOLL_CTL_DEL, l.fd, nil) }
@@ -165,6 +172,9 @@ func (e *endpoint) unread() bool {
 			return true
 		}
 		n, _ := unix.IoctlGetInt(l.fd, unix.TIOCINQ)
+		if l.relay != nil && !l.relay.ended.Load() {
+			return true // it may be about to bring something
+		}
 		if n == headerLen && l.index == 0 && l.in.state == inHeader && l.peekBye() {
 			e.rx.bye = true
 			continue
