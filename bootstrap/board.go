@@ -122,7 +122,6 @@ func (b *storeBoard) close(ctx context.Context) {
 
 // announce binds rank 0's socket, if that has not been done, and puts its addresses on the board.
 func announce(ctx context.Context, b board, cfg *Config) ([]net.Listener, error) {
-	loopback := cfg.LocalSize == cfg.Size || cfg.AllowLoopback
 	listeners := []net.Listener{cfg.Listener}
 	if cfg.Listener == nil {
 		var err error
@@ -132,7 +131,7 @@ func announce(ctx context.Context, b board, cfg *Config) ([]net.Listener, error)
 	}
 	var n notice
 	var err error
-	if n.addrs, err = published(cfg, listeners, netip.Addr{}, loopback); err == nil {
+	if n.addrs, err = published(cfg, listeners, netip.Addr{}, cfg.oneHost()); err == nil {
 		if cfg.Secret == "" && b.private() {
 			n.secret = rand.Text()
 			cfg.Secret = n.secret

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 
 	"go.uber.org/zap"
 
@@ -139,6 +140,16 @@ func (cfg *Config) hasBoard() bool {
 // scattered says whether the ranks are known to be on several hosts.
 func (cfg *Config) scattered() bool {
 	return cfg.LocalSize > 0 && cfg.LocalSize < cfg.Size && !cfg.AllowLoopback
+}
+
+// oneHost says whether all ranks are known to be on this host, so that a loopback address may be told
+// to others: by their number, or because all have to reach a root on loopback.
+func (cfg *Config) oneHost() bool {
+	if cfg.LocalSize == cfg.Size || cfg.AllowLoopback {
+		return true
+	}
+	targets, err := meet.ParseTargets(cfg.Root)
+	return err == nil && !slices.ContainsFunc(targets, func(t meet.Target) bool { return !t.IsLoopback() })
 }
 
 // check validates the configuration, fills in defaults and returns the root's addresses.

@@ -1,9 +1,12 @@
 package bootstrap
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"slices"
 	"sync"
 	"testing"
@@ -11,6 +14,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/gccl/gccl/bootstrap/internal/meet"
+	"github.com/gccl/gccl/bootstrap/internal/wire"
 )
 
 // kill ends a rank as the death of its process would: the kernel closes its sockets, nothing is said.
@@ -233,4 +239,105 @@ func TestWrongSecret(t *testing.T) {
 	assert.ErrorContains(t, err, "GCCL_SECRET")
 	cancel(errors.New("seen enough"))
 	all.Wait()
+}
+
+// A rank that dies between its registration and the forming of the group.
+func TestDeathWhileTheGroupForms(t *testing.T) {
+	l, addr := listen(t)
+	cfg := Config{Size: 4, Root: addr, RunID: t.Name(), Secret: "s"}
+	var all sync.WaitGroup
+	for r := range 2 {
+		cfg := cfg
+		cfg.Rank = r
+		if r == 0 {
+			cfg.Listener = l
+		}
+		all.Go(func() {
+			_, err := Connect(context.Background(), cfg)
+			var blamed *RankError
+			if assert.ErrorAs(t, err, &blamed) {
+				assert.Equal(t, 2, blamed.Rank, "%v", err)
+				assert.ErrorIs(t, err, ErrPeerLost)
+				assert.ErrorContains(t, err, "pid 77 on there")
+				assert.ErrorContains(t, err, "rank 3")
+			}
+		})
+	}
+	dying := cfg
+	dying.Rank = 2
+	conn, err := reach(context.Background(), &dying, []meet.Target{{Host: "127.0.0.1", First: portOf(l), Last: portOf(l)}})
+	require.NoError(t, err)
+	id := wire.Identity{PID: 77, Host: "there"}
+	require.NoError(t, conn.Send(wire.Frame{Type: wire.Introduce, Payload: id.Append(nil)}))
+	conn.Net().Close()
+	all.Wait()
+}
+
+func portOf(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
+
+func TestTooLargeContributions(t *testing.T) {
+	connected, errs := connectAll(t, 2, nil)
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	for name, groups := range map[string][]Group{"local": Local(2), "tcp": connected} {
+		t.Run(name, func(t *testing.T) {
+			defer closeGroups(groups)
+			each(groups, func(g Group) {
+				var mine []byte
+				if g.Rank() == 1 {
+					mine = make([]byte, MaxPayload/2+1)
+				}
+				_, err := g.AllGather(context.Background(), mine)
+				assert.ErrorIs(t, err, ErrTooLarge)
+				assert.ErrorContains(t, err, "rank 1: ")
+			})
+		})
+	}
+}
+
+func TestLargeContributions(t *testing.T) {
+	groups, errs := connectAll(t, 3, nil)
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	defer closeGroups(groups)
+	each(groups, func(g Group) {
+		mine := bytes.Repeat([]byte{byte(g.Rank() + 1)}, (g.Rank()+1)<<20)
+		all, err := g.AllGather(context.Background(), mine)
+		if assert.NoError(t, err) {
+			for r, b := range all {
+				assert.True(t, len(b) == (r+1)<<20 && bytes.Count(b, []byte{byte(r + 1)}) == len(b), "rank %d", r)
+			}
+		}
+	})
+}
+
+// No rank tells others a loopback address, unless all are known to be on one host.
+func TestPublishedAddresses(t *testing.T) {
+	l, err := net.Listen("tcp", ":0")
+	require.NoError(t, err)
+	defer l.Close()
+	for _, c := range []struct {
+		cfg      Config
+		loopback bool
+	}{
+		{Config{Size: 4, Root: "h:1"}, false},
+		{Config{Size: 4, LocalSize: 2}, false},
+		{Config{Size: 4, Root: "127.0.0.1:1,h:1"}, false},
+		{Config{Size: 4, LocalSize: 4}, true},
+		{Config{Size: 4, Root: "127.0.0.1:1"}, true},
+		{Config{Size: 4, LocalSize: 2, AllowLoopback: true}, true},
+	} {
+		addrs, err := published(&c.cfg, []net.Listener{l}, netip.MustParseAddr("127.0.0.1"), c.cfg.oneHost())
+		if !c.loopback && errors.Is(err, ErrConfig) {
+			continue // this host has no other address, which is an error then
+		}
+		require.NoError(t, err)
+		found := slices.ContainsFunc(addrs, func(a string) bool { return netip.MustParseAddrPort(a).Addr().IsLoopback() })
+		assert.Equal(t, c.loopback, found, "%+v: %v", c.cfg, addrs)
+		if c.loopback {
+			assert.Equal(t, "127.0.0.1", netip.MustParseAddrPort(addrs[0]).Addr().String(), "the likeliest is first")
+		}
+	}
 }

@@ -126,7 +126,8 @@ func (g *localGroup) enter(ctx context.Context, op string, mine []byte) (*localR
 	case h.cause != nil:
 		return nil, h.cause
 	case len(mine) > MaxPayload/h.size:
-		return nil, fmt.Errorf("%w: %d bytes, at most %d a rank", ErrTooLarge, len(mine), MaxPayload/h.size)
+		h.fail(&RankError{Rank: g.rank, Err: fmt.Errorf("%w: %d bytes, at most %d a rank", ErrTooLarge, len(mine), MaxPayload/h.size)})
+		return nil, h.cause
 	}
 	if err := context.Cause(ctx); err != nil {
 		h.fail(&RankError{Rank: g.rank, Err: fmt.Errorf("%w: %w", ErrTimeout, err)})

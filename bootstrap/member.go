@@ -34,7 +34,7 @@ func join(ctx context.Context, g *group, cfg *Config, conn *wire.Conn, self wire
 	}
 	var d *meet.Door
 	if len(g.place.children) > 0 {
-		if d, self.Addrs, err = openParentDoor(ctx, g, cfg, conn.Net().LocalAddr(), onLoopback && !cfg.scattered()); err != nil {
+		if d, self.Addrs, err = openParentDoor(ctx, g, cfg, conn.Net().LocalAddr(), onLoopback && cfg.oneHost()); err != nil {
 			conn.Net().Close()
 			return err
 		}

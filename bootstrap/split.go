@@ -39,7 +39,7 @@ func split(ctx context.Context, g Group, color, key int, cfg Config) (Group, err
 		return lg.split(color, rank, len(members)), nil
 	}
 
-	oneHost := cfg.LocalSize == cfg.Size || cfg.AllowLoopback
+	oneHost := cfg.oneHost()
 	var addrs string
 	var trouble error
 	cfg.Listener = nil
