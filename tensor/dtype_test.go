@@ -17,7 +17,7 @@ func TestWireValues(t *testing.T) {
 		codes = append(codes, op.Code())
 	}
 	require.Equal(t, []uint8{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 16, 17, 32}, codes)
-	require.EqualValues(t, 0xfd0c5087, Custom("x", true, func(dst, a, b []int8) {}).Hash()) // FNV-1a
+	require.Equal(t, uint32(0xfd0c5087), Custom("x", true, func(dst, a, b []int8) {}).Hash()) // FNV-1a
 }
 
 func TestDTypeNamesAndSizes(t *testing.T) {

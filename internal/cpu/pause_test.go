@@ -1,9 +1,12 @@
 package cpu
 
-import "testing"
+import (
+	"math"
+	"testing"
+)
 
 func TestPauseReturns(t *testing.T) {
-	for _, n := range []int{-1 << 63, -1, 0, 1, 2, 1000} {
+	for _, n := range []int{math.MinInt, -1, 0, 1, 2, 1000} {
 		Pause(n)
 	}
 }
