@@ -13,7 +13,7 @@ import (
 
 // TestProveLarge verifies the values of a large ring: 17 million steps.
 func TestProveLarge(t *testing.T) {
-	size := 512
+	size := 256
 	if verifytest.Proving() {
 		size = 2048
 	}

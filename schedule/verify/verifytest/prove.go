@@ -49,8 +49,9 @@ func (p *prover) prove(shapes func(size int) []schedule.Shape) error {
 	for _, size := range small() {
 		for _, shape := range shapes(size) {
 			for _, root := range someRoots(p.info.Collective, size) {
-				shape.Root = root
-				g.Go(func() error { return p.size(size, shape) })
+				rooted := shape
+				rooted.Root = root
+				g.Go(func() error { return p.size(size, rooted) })
 			}
 		}
 	}
