@@ -46,6 +46,7 @@ type queue struct {
 	lanes     []*lane
 	slots     []*lane // by the number that epoll events carry; nil: gone
 	again     []*lane // have more than the last Poll took
+	visited   []*lane // what was again in the last Poll; kept for its memory
 	turn      int     // of the lanes that are read directly
 	polls     uint64
 	skipped   bool // the last Poll only harvested
@@ -255,7 +256,9 @@ func (q *queue) sendLocked() {
 			case stuck == 0:
 			case !l.out.noted: // the peer may have said why before: the next Poll reads it first
 				l.out.noted = true
-				q.revisitLocked(l.e.lanes, nil)
+				for _, l := range l.e.lanes {
+					q.revisitLocked(l)
+				}
 			case !l.in.again:
 				q.ended = append(q.ended, ending{l.e, l.broken(stuck)})
 			}
@@ -286,7 +289,7 @@ func (q *queue) readLocked(cs []rdma.Completion) int {
 	n := 0
 	if len(q.again) > 0 {
 		again := q.again
-		q.again = nil
+		q.again, q.visited = q.visited[:0], again
 		for _, l := range again {
 			l.in.again = false
 		}
@@ -329,7 +332,7 @@ func (q *queue) visitLocked(l *lane, cs []rdma.Completion) int {
 	case cause != nil:
 		q.ended = append(q.ended, ending{l.e, cause})
 	case end == full:
-		q.revisitLocked([]*lane{l}, nil)
+		q.revisitLocked(l)
 	}
 	if n > 0 || end == more {
 		l.in.idle = 0
@@ -339,14 +342,11 @@ func (q *queue) visitLocked(l *lane, cs []rdma.Completion) int {
 	return n
 }
 
-// revisitLocked has the next Poll receive on lanes, except one, whatever epoll says: their buffers
-// may hold frames.
-func (q *queue) revisitLocked(lanes []*lane, except *lane) {
-	for _, l := range lanes {
-		if l != except && !l.in.again {
-			l.in.again = true
-			q.again = append(q.again, l)
-		}
+// revisitLocked has the next Poll receive on a lane, whatever epoll says: its buffer may hold frames.
+func (q *queue) revisitLocked(l *lane) {
+	if !l.in.again {
+		l.in.again = true
+		q.again = append(q.again, l)
 	}
 }
 

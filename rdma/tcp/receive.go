@@ -246,8 +246,10 @@ func (l *lane) finish(cs []rdma.Completion) (n int, cause error) {
 	}
 	e.rx.got = 0
 	e.rx.seq++
-	if len(e.lanes) > 1 {
-		e.cq.revisitLocked(e.lanes, l)
+	for _, other := range e.lanes {
+		if other.in.state == inParked && other != l {
+			e.cq.revisitLocked(other)
+		}
 	}
 	if h.flags&flagImm == 0 {
 		return 0, nil
