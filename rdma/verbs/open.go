@@ -34,7 +34,10 @@ func open(o Options, most int) ([]*Device, error) {
 		return nil, err
 	}
 	lib, err := ibv.Load()
-	if err != nil {
+	switch {
+	case errors.Is(err, ibv.ErrBuild):
+		return nil, unavailable("%w", err)
+	case err != nil:
 		return nil, unavailable("no libibverbs (Debian: apt install libibverbs1 ibverbs-providers): %w", err)
 	}
 	names, err := lib.Names()

@@ -2,16 +2,8 @@
 
 package ibv
 
-import (
-	"errors"
-	"runtime"
-)
-
-var errBuild = errors.New("this program was built without verbs (" + runtime.GOOS + "/" + runtime.GOARCH +
-	", or build tag noverbs)")
-
 func call(uintptr, []uintptr) uintptr { panic("ibv: called without a library") }
 
-func dlopen(string) (uintptr, error) { return 0, errBuild }
+func dlopen(string) (uintptr, error) { return 0, ErrBuild }
 
-func dlsym(uintptr, string) (uintptr, error) { return 0, errBuild }
+func dlsym(uintptr, string) (uintptr, error) { return 0, ErrBuild }

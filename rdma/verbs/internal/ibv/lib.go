@@ -8,6 +8,7 @@
 package ibv
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -26,6 +27,9 @@ type Lib struct {
 	queryGIDTable                                                         uintptr // since rdma-core 32
 	errnoLocation                                                         uintptr
 }
+
+// ErrBuild is Load's error in programs that cannot open the library.
+var ErrBuild = errors.New("built without verbs: " + runtime.GOOS + "/" + runtime.GOARCH + ", or build tag noverbs")
 
 // Load opens libibverbs.so.1, once in a process; the library is never unloaded.
 var Load = sync.OnceValues(load)
