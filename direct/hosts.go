@@ -22,7 +22,12 @@ func newHosts(size int, shape schedule.Shape) hosts {
 		if shape.Hosts != nil {
 			name = shape.Hosts[r]
 		}
-		i, ok := index[name]
+		i, ok := 0, false
+		if r > 0 && (shape.Hosts == nil || shape.Hosts[r-1] == name) {
+			i, ok = h.host[r-1], true // most ranks share the host of the one before: no need to look
+		} else {
+			i, ok = index[name]
+		}
 		if !ok {
 			i = len(h.members)
 			index[name] = i

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gccl/gccl/schedule"
 )
@@ -41,7 +42,7 @@ func symmetric(alg schedule.Algorithm, size int, shape schedule.Shape, p *Params
 		return &s, nil
 	}
 	matches, err := matching(&zero, known)
-	if err != nil || matches == nil {
+	if err != nil || matches == nil || !inOrder(&zero, matches) {
 		return nil, err
 	}
 	for _, r := range near {
@@ -62,7 +63,7 @@ func symmetric(alg schedule.Algorithm, size int, shape schedule.Shape, p *Params
 		if err != nil {
 			return nil, err
 		}
-		if !same(&zero, s, p) || !equal(matches, other) {
+		if !same(&zero, s, p) || !slices.EqualFunc(matches, other, slices.Equal) {
 			return nil, nil
 		}
 	}
@@ -70,7 +71,13 @@ func symmetric(alg schedule.Algorithm, size int, shape schedule.Shape, p *Params
 	// the link of step i.
 	prog := &program{ranks: 1}
 	links := make(map[[2]int]int32)
-	sends := make(map[place]int32)
+	receives := make([][]int32, len(zero.Lanes)) // the link of each step that receives, −1
+	for l, lane := range zero.Lanes {
+		receives[l] = make([]int32, len(lane))
+		for i := range lane {
+			receives[l][i] = -1
+		}
+	}
 	for l, lane := range zero.Lanes {
 		for i, st := range lane {
 			if st.Op == schedule.Send {
@@ -81,7 +88,7 @@ func symmetric(alg schedule.Algorithm, size int, shape schedule.Shape, p *Params
 					links[key] = id
 					prog.links = append(prog.links, link{producer: int32(l), consumer: int32(l), local: p.local(0, st.Peer)})
 				}
-				sends[place{l, matches[place{l, i}]}] = id
+				receives[l][matches[l][i]] = id
 			}
 		}
 	}
@@ -96,18 +103,14 @@ func symmetric(alg schedule.Algorithm, size int, shape schedule.Shape, p *Params
 			i++
 		}
 		next[l] = i + 1
-		id, ok := sends[place{int(l), i}]
-		missing = missing || !ok
-		return id
+		missing = missing || receives[l][i] < 0
+		return receives[l][i]
 	})
-	if missing || !inOrder(&zero, matches) {
+	if missing {
 		return nil, nil
 	}
 	return prog, nil
 }
-
-// place is a step of a schedule.
-type place struct{ lane, step int }
 
 // neighbours lists the ranks that a schedule names.
 func neighbours(s *schedule.Schedule) []int {
@@ -124,15 +127,17 @@ func neighbours(s *schedule.Schedule) []int {
 	return list
 }
 
-// matching finds for every Send of s the number of the step that receives it in the peer's same
-// lane. It is nil if a Send has none.
-func matching(s *schedule.Schedule, of func(rank int) (*schedule.Schedule, error)) (map[place]int, error) {
-	m := make(map[place]int)
+// matching finds for every Send of s, by lane and step, the number of the step that receives it in
+// the same lane of the peer; −1 for other steps. It is nil if a Send has none that s has, too.
+func matching(s *schedule.Schedule, of func(rank int) (*schedule.Schedule, error)) ([][]int, error) {
+	m := make([][]int, len(s.Lanes))
 	type way struct{ lane, peer int }
 	receives := make(map[way][]int)
 	sent := make(map[way]int)
 	for l, lane := range s.Lanes {
+		m[l] = make([]int, len(lane))
 		for i, st := range lane {
+			m[l][i] = -1
 			if st.Op != schedule.Send {
 				continue
 			}
@@ -152,26 +157,14 @@ func matching(s *schedule.Schedule, of func(rank int) (*schedule.Schedule, error
 				}
 			}
 			k := sent[w]
-			if k >= len(receives[w]) {
+			if k >= len(receives[w]) || receives[w][k] >= len(lane) {
 				return nil, nil
 			}
-			m[place{l, i}] = receives[w][k]
+			m[l][i] = receives[w][k]
 			sent[w] = k + 1
 		}
 	}
 	return m, nil
-}
-
-func equal(a, b map[place]int) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for k, v := range a {
-		if w, ok := b[k]; !ok || v != w {
-			return false
-		}
-	}
-	return true
 }
 
 // same tells whether two ranks have the same operations, over links of the same kinds, spans apart
@@ -205,7 +198,7 @@ func same(a, b *schedule.Schedule, p *Params) bool {
 
 // inOrder tells whether the Sends to one peer are received in the order of their steps, so that
 // they may share a link, and all by the steps that name one source.
-func inOrder(s *schedule.Schedule, matches map[place]int) bool {
+func inOrder(s *schedule.Schedule, matches [][]int) bool {
 	type way struct{ lane, peer int }
 	source, last := make(map[way]int), make(map[way]int)
 	for l, lane := range s.Lanes {
@@ -213,9 +206,9 @@ func inOrder(s *schedule.Schedule, matches map[place]int) bool {
 			if st.Op != schedule.Send {
 				continue
 			}
-			w, at := way{l, st.Peer}, matches[place{l, i}]
+			w, at := way{l, st.Peer}, matches[l][i]
 			from := lane[at].Peer
-			if at < 0 || !lane[at].Op.Receives() {
+			if !lane[at].Op.Receives() {
 				return false
 			}
 			if old, ok := source[w]; ok && (old != from || at <= last[w]) {
