@@ -3,7 +3,7 @@ package direct
 import "github.com/gccl/gccl/schedule"
 
 // AllGatherPAT sends every block down its own binomial tree, far distances first, with messages of
-// at most Shape.Aggregate blocks; see [pat]. Blocks must be equally long.
+// at most Shape.Aggregate blocks; see the file pat.go. Blocks must be equally long.
 //
 //	cost, aggregate a, m = p/a: (⌈log₂ a⌉+m−1)·α + (p−1)/p·Sβ
 //	scratch: a·(1+⌈log₂ m⌉) blocks; none for aggregate 1

@@ -3,7 +3,7 @@ package direct
 import "github.com/gccl/gccl/schedule"
 
 // ReduceScatterPAT reduces every block along its own binomial tree, leaves first, with messages of
-// at most Shape.Aggregate blocks; see [pat]. Blocks must be equally long.
+// at most Shape.Aggregate blocks; see the file pat.go. Blocks must be equally long.
 //
 //	cost, aggregate a, m = p/a: (m−1+⌈log₂ a⌉)·α + (p−1)/p·Sβ + (p−1)/p·Sγ
 //	scratch: a·(1+⌈log₂ m⌉) blocks

@@ -2,7 +2,7 @@ package tree
 
 import "github.com/gccl/gccl/schedule"
 
-// AllReduceDouble reduces and broadcasts each half of the data along one of two trees (see double),
+// AllReduceDouble reduces and broadcasts each half of the data along one of two trees (see the file binary.go),
 // every tree and phase on a lane of its own so that all overlap.
 //
 //	cost, many pieces or segments: about 2⌈log₂ p⌉·α + 2Sβ + Sγ, for any p
@@ -27,7 +27,7 @@ func AllReduceDouble(rank, size int, shape schedule.Shape) (schedule.Schedule, e
 	return s, nil
 }
 
-// BroadcastDouble sends each half of the root's data down one of two trees (see double), on two
+// BroadcastDouble sends each half of the root's data down one of two trees (see the file binary.go), on two
 // lanes.
 //
 //	cost, many pieces or segments: about ⌈log₂ p⌉·α + Sβ, for any p and root
@@ -51,7 +51,7 @@ func BroadcastDouble(rank, size int, shape schedule.Shape) (schedule.Schedule, e
 	return s, nil
 }
 
-// ReduceDouble reduces each half of the data to the root along one of two trees (see double), on
+// ReduceDouble reduces each half of the data to the root along one of two trees (see the file binary.go), on
 // two lanes.
 //
 //	cost, many pieces or segments: about ⌈log₂ p⌉·α + Sβ + Sγ, for any p and root
