@@ -3,6 +3,7 @@ package main
 import (
 	"strings"
 
+	"github.com/mmcloughlin/avo/attr"
 	. "github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -10,6 +11,7 @@ import (
 // sliceBytes is the size of a Go slice header, whose first word is the pointer.
 const sliceBytes = 24
 
+// function is the name of f's function for op.
 func (f family) function(op operation) string {
 	switch {
 	case op.unary != nil:
@@ -27,13 +29,13 @@ type registers struct {
 }
 
 // generate builds the function that folds the bytes [off, off+n) of all sources into all
-// destinations, or applies a unary operation to the one source. Loops run from wide to narrow: f.big units, one unit, one unit of 16-byte vectors,
-// one element. Each reads every source's elements before it writes any destination's, so that a
-// destination may be a source. With nt, which needs aligned destinations, the widest loop stores past
-// the cache.
+// destinations, or applies a unary operation to the one source. Loops run from wide to narrow: f.big
+// units, one unit, one unit of 16-byte vectors, one element. Each reads every source's elements
+// before it writes any destination's, so that a destination may be a source. With nt, which needs
+// destinations that are aligned to 64 bytes at off, the widest loop stores past the cache.
 func (f family) generate(op operation) {
 	c.Function(f.function(op))
-	c.Attributes(noSplit)
+	c.Attributes(attr.NOSPLIT)
 	signature := "dsts, srcs [][]byte, off, n int, nt bool"
 	if op.unary != nil {
 		signature += ", by, limit float64"
@@ -48,9 +50,7 @@ func (f family) generate(op operation) {
 
 	f.loop(op, r, "big", f.isa.vec, f.big)
 	f.loop(op, r, "one", f.isa.vec, 1)
-	if f.isa.vec > 16 {
-		f.loop(op, r, "small", 16, 1)
-	}
+	f.loop(op, r, "small", 16, 1)
 	f.elements(op, r)
 
 	c.TESTB(r.nt, r.nt)
@@ -61,6 +61,7 @@ func (f family) generate(op operation) {
 	c.RET()
 }
 
+// arguments loads the arguments; the lengths become ends.
 func (f family) arguments() registers {
 	r := registers{c.GP64(), c.GP64(), c.GP64(), c.GP64(), c.GP64(), c.GP64(), c.GP8(), c.GP64(), c.GP64()}
 	c.Load(c.Param("dsts").Base(), r.dsts)

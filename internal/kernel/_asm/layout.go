@@ -5,19 +5,21 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// layout is how elements lie in memory and in accumulators. A unit is what one accumulator set
-// holds: per bytes of memory for each byte of vector, in accs registers.
+// layout is how elements lie in memory and in accumulators. A unit is the memory that one set of
+// accumulators takes: w/narrow bytes for registers of width w.
 type layout struct {
 	size     int         // bytes of an element
-	accs     int         // accumulators of a unit
-	narrow   int         // bytes of vector for one byte of memory in an accumulator set, divided by accs
-	prepare  func(a isa) // constants, once a call
-	decode   func(a isa, w width, src Op, dst []reg.VecVirtual)
-	encode   func(a isa, w width, src []reg.VecVirtual) reg.VecVirtual
-	identity bool // accumulators are memory as it is
+	accs     int         // registers of a set
+	narrow   int         // see unit
+	identity bool        // accumulators are memory as it is
+	prepare  func(a isa) // loads constants, once a call
+	// decode fills a set from a unit in memory, or from one element in an XMM register.
+	decode func(a isa, w width, src Op, dst []reg.VecVirtual)
+	// encode packs a set, which it may clobber, into one register as it goes to memory.
+	encode func(a isa, w width, src []reg.VecVirtual) reg.VecVirtual
 }
 
-// unit is the number of memory bytes that one accumulator set of width w holds.
+// unit is the bytes of a unit for registers of width w.
 func (l *layout) unit(w width) int { return int(w) / l.narrow }
 
 // plain layouts are computed on as they are.
@@ -27,9 +29,7 @@ func plain(size int) *layout {
 		prepare: func(isa) {},
 		decode: func(_ isa, w width, src Op, dst []reg.VecVirtual) {
 			if r, ok := src.(reg.VecVirtual); ok {
-				if r != dst[0] {
-					c.VMOVDQA(r, dst[0])
-				}
+				c.VMOVDQA(r, dst[0])
 				return
 			}
 			w.load(src, dst[0])

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/mmcloughlin/avo/attr"
 	"github.com/mmcloughlin/avo/build"
 	"github.com/mmcloughlin/avo/pass"
 	"github.com/mmcloughlin/avo/printer"
@@ -18,6 +17,7 @@ import (
 // c builds the file at hand.
 var c *build.Context
 
+// constraint of every generated file: under the race detector plain Go lets it see the accesses.
 const constraint = "!purego && !race"
 
 func main() {
@@ -30,7 +30,7 @@ func main() {
 	for len(all) > 0 {
 		name := all[0].file
 		c = build.NewContext()
-		c.ConstraintExpr("!purego,!race")
+		c.ConstraintExpr("!purego,!race") // constraint, as avo spells it
 		for len(all) > 0 && all[0].file == name {
 			for _, op := range all[0].ops {
 				all[0].generate(op)
@@ -67,5 +67,3 @@ func must(err error) {
 		log.Fatal(err)
 	}
 }
-
-const noSplit = attr.NOSPLIT
