@@ -2,8 +2,9 @@ package tree
 
 import "github.com/gccl/gccl/schedule"
 
-// AllReduceDouble reduces and broadcasts each half of the data along one of two trees (see the file binary.go),
-// every tree and phase on a lane of its own so that all overlap.
+// AllReduceDouble reduces and broadcasts each half of the data along one of two trees, which the
+// file binary.go describes, every tree and phase on a lane of its own so that all overlap. The root
+// waits for a whole piece before it sends that down: use several pieces or windows.
 //
 //	cost, many pieces or segments: about 2⌈log₂ p⌉·α + 2Sβ + Sγ, for any p
 //
@@ -27,8 +28,8 @@ func AllReduceDouble(rank, size int, shape schedule.Shape) (schedule.Schedule, e
 	return s, nil
 }
 
-// BroadcastDouble sends each half of the root's data down one of two trees (see the file binary.go), on two
-// lanes.
+// BroadcastDouble sends each half of the root's data down one of two trees, which the file
+// binary.go describes, on two lanes.
 //
 //	cost, many pieces or segments: about ⌈log₂ p⌉·α + Sβ, for any p and root
 func BroadcastDouble(rank, size int, shape schedule.Shape) (schedule.Schedule, error) {
@@ -51,8 +52,8 @@ func BroadcastDouble(rank, size int, shape schedule.Shape) (schedule.Schedule, e
 	return s, nil
 }
 
-// ReduceDouble reduces each half of the data to the root along one of two trees (see the file binary.go), on
-// two lanes.
+// ReduceDouble reduces each half of the data to the root along one of two trees, which the file
+// binary.go describes, on two lanes.
 //
 //	cost, many pieces or segments: about ⌈log₂ p⌉·α + Sβ + Sγ, for any p and root
 func ReduceDouble(rank, size int, shape schedule.Shape) (schedule.Schedule, error) {
