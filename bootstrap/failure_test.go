@@ -341,3 +341,19 @@ func TestPublishedAddresses(t *testing.T) {
 		}
 	}
 }
+
+// What a peer said last is the reason, even if the connection refuses to send first.
+func TestGoodbyeGoesBeforeABrokenPipe(t *testing.T) {
+	groups, errs := connectAll(t, 2, nil)
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	defer closeGroups(groups)
+	require.NoError(t, groups[0].Close())
+	parent := groups[1].(*group).parent
+	<-parent.read // the goodbye has come
+	parent.conn.Net().Close()
+	err := groups[1].Barrier(context.Background())
+	assert.ErrorIs(t, err, ErrPeerClosed)
+	assert.ErrorContains(t, err, "rank 0")
+}
