@@ -30,8 +30,8 @@ func processes(ctx context.Context, o *options) error {
 	return errors.Join(j.Run(ctx), remove(temp))
 }
 
-// goroutines runs the ranks inside this process.
-func goroutines(ctx context.Context, o *options) error {
+// goroutines runs the ranks inside this process. out is theirs.
+func goroutines(ctx context.Context, o *options, out io.Writer) error {
 	cfg, err := collective.ConfigFromEnv(func(string) (string, bool) { return "", false })
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func goroutines(ctx context.Context, o *options) error {
 	g, gctx := errgroup.WithContext(ctx)
 	for r, c := range comms {
 		g.Go(func() error {
-			return work(gctx, c, o, &prefixed{mu: &mu, to: os.Stdout, prefix: fmt.Sprintf("[%d] ", r)})
+			return work(gctx, c, o, &prefixed{mu: &mu, to: out, prefix: fmt.Sprintf("[%d] ", r)})
 		})
 	}
 	err = g.Wait()

@@ -53,7 +53,7 @@ func run() int {
 	case o.Ranks == 0:
 		return process(ctx, o)
 	case o.Provider == loopback:
-		err = goroutines(ctx, o)
+		err = goroutines(ctx, o, os.Stdout)
 	default:
 		err = processes(ctx, o)
 	}

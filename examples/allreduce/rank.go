@@ -75,6 +75,8 @@ func speaks(ctx context.Context, rank int, err error) bool {
 	wait := waitForRank0 * time.Duration(min(rank, 4))
 	var f *failure
 	switch {
+	case ctx.Err() != nil:
+		return false
 	case errors.As(err, &f):
 		if f.blame == rank {
 			return true
@@ -82,6 +84,9 @@ func speaks(ctx context.Context, rank int, err error) bool {
 		wait = waitForCulprit
 	case errors.Is(err, collective.ErrPeerLost), errors.Is(err, collective.ErrGaveUp), errors.Is(err, bootstrap.ErrPeerClosed), errors.Is(err, bootstrap.ErrPeerLost):
 		wait = waitForCulprit
+	}
+	if wait == 0 {
+		return true
 	}
 	select {
 	case <-ctx.Done():
