@@ -51,6 +51,7 @@ type end struct {
 	json   *json.Decoder
 
 	scratch []rdma.Completion // of drain
+	times   []time.Duration   // of a ping-pong
 }
 
 func newEnd(o verbs.Options, conn net.Conn) (*end, error) {
@@ -98,7 +99,7 @@ func servePeer(addr string) error {
 	for {
 		var conn net.Conn
 		var err error
-		for until := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		for until := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 			if conn, err = net.DialTimeout("tcp", addr, time.Second); err == nil || time.Now().After(until) {
 				break
 			}
