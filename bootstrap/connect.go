@@ -125,7 +125,7 @@ func host(ctx context.Context, g *group, cfg *Config, listeners []net.Listener, 
 	if err != nil {
 		return err
 	}
-	if err := r.assign(); err != nil {
+	if err := r.assign(ctx); err != nil {
 		return err
 	}
 	_, err = g.collective(ctx, wire.Barrier, nil)

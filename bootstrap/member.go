@@ -131,7 +131,6 @@ func (g *group) orders(ctx context.Context, root *link) (wire.Frame, error) {
 // attach links this rank to its parent, over the registration's connection if that is the root.
 func (g *group) attach(ctx context.Context, cfg *Config, registration *link, a wire.Assignment, self wire.Identity) error {
 	if a.Parent == 0 {
-		registration.who = processOf(a.Identity)
 		g.parent = registration
 		return nil
 	}

@@ -125,8 +125,12 @@ func (r *registry) explain(err error) error {
 }
 
 // assign tells every rank its parent and makes the root's own children its links.
-func (r *registry) assign() error {
+func (r *registry) assign(ctx context.Context) error {
 	g := r.g
+	stop := context.AfterFunc(ctx, func() {
+		g.fail(fmt.Errorf("%w while telling the ranks their places: %w", ErrTimeout, context.Cause(ctx)))
+	})
+	defer stop()
 	for rank := 1; rank < g.size; rank++ {
 		parent := placeOf(rank, g.size, fanout(g.size)).parent
 		a := wire.Assignment{Parent: uint32(parent), Identity: r.ids[parent]}
