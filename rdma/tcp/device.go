@@ -88,10 +88,10 @@ func open(opts Options) (*device, error) {
 	}
 	d.attr = attributes(opts, locals)
 	d.ctx, d.cancel = context.WithCancel(context.Background())
+	d.door.waiting = map[*net.TCPConn]uint64{}
 	for _, l := range d.listeners {
 		go d.accept(l)
 	}
-	d.door.init()
 	time.AfterFunc(d.livenessPeriod(), d.watchSilence)
 	return d, nil
 }
@@ -164,6 +164,7 @@ func (d *device) NewCQ(depth int, ring func()) (rdma.CQ, error) {
 	return q, nil
 }
 
+// NewEndpoint needs no RecvDepth: what is not polled waits in the socket.
 func (d *device) NewEndpoint(cq rdma.CQ, opts rdma.EndpointOptions) (rdma.Endpoint, error) {
 	q, ok := cq.(*queue)
 	if !ok || q.dev != d {

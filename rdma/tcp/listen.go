@@ -112,12 +112,6 @@ type door struct {
 	arrived uint64
 }
 
-func (o *door) init() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.waiting = map[*net.TCPConn]uint64{}
-}
-
 // enter admits c until leave; it drops the oldest if there are too many.
 func (o *door) enter(c *net.TCPConn) bool {
 	o.mu.Lock()

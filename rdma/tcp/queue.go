@@ -398,6 +398,9 @@ func (q *queue) Arm() error {
 		err = q.watch.arm(q.listening)
 		q.listening = true
 	}
+	if err != nil {
+		q.armed.Store(false)
+	}
 	q.mu.Unlock()
 	if now {
 		q.notify()

@@ -87,6 +87,12 @@ func TestSilentStrangers(t *testing.T) {
 		}
 	}
 	join(t, a.ep, b.ep)
+	for _, x := range []*end{a, b} {
+		x.dev.door.mu.Lock()
+		assert.LessOrEqual(t, len(x.dev.door.waiting), maxUnknown)
+		assert.Greater(t, x.dev.door.arrived, uint64(maxUnknown))
+		x.dev.door.mu.Unlock()
+	}
 	_, err := conns[0].Read(make([]byte, 1))
 	assert.Error(t, err, "the first one was dropped")
 }
@@ -124,6 +130,13 @@ func TestWrongPartner(t *testing.T) {
 	var g errgroup.Group
 	g.Go(func() error { return c.ep.Connect(ctx, a.ep.Address()) }) // may succeed: a is not connected yet
 	_ = g.Wait()
+	// The same while an endpoint is already in Connect.
+	busy := a.endpoint(t)
+	addr, err := parseAddress(b.endpoint(t).Address())
+	require.NoError(t, err)
+	require.NoError(t, busy.beginConnect(addr))
+	_ = c.endpoint(t).Connect(ctx, busy.Address())
+	assert.Nil(t, busy.partner(0))
 	join(t, a.ep, b.ep)
 	n, err := b.ep.Post([]rdma.Write{{HasImm: true, Imm: 7}})
 	require.NoError(t, err)
