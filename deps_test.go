@@ -48,7 +48,8 @@ var imports = []struct{ pkg, may string }{
 	{"internal/executor", "schedule tensor internal/link internal/cpu"},
 	{"internal/launch", "bootstrap"},
 
-	// Floor 3: the only package that knows everybody.
+	// Floor 3: the only package that knows everybody, and how it chooses, which is pure.
+	{"collective/tuner", "schedule"},
 	{"collective/...", "bootstrap direct internal/... rdma rdma/... ring schedule schedule/... tensor tree collective/... zap"},
 
 	// Floor 4.

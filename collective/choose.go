@@ -1,9 +1,12 @@
 package collective
 
 import (
+	"errors"
 	"fmt"
 
+	"github.com/gccl/gccl/collective/tuner"
 	"github.com/gccl/gccl/schedule"
+	"github.com/gccl/gccl/tensor"
 )
 
 // choice is an algorithm with its parameters.
@@ -16,59 +19,59 @@ type choice struct {
 }
 
 // choose picks an algorithm from data that all ranks have agreed on.
-func (c *Comm) choose(key planKey, sh *shape) (choice, error) {
-	coll := schedule.Collective(key.kind)
-	if key.kind == Barrier {
-		coll = schedule.AllReduce
+func (c *Comm) choose(key planKey) (choice, error) {
+	found, err := c.tuning.tuner.Choose(c.query(key))
+	if errors.Is(err, tuner.ErrNone) {
+		return choice{}, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	bytes := key.count * key.dtype.Size()
-	want := c.prefer(coll, bytes, key)
-	if c.cfg.force != "" {
-		want = c.cfg.force
+	if err != nil {
+		return choice{}, fmt.Errorf("%w: %w", ErrInternal, err)
 	}
-	for i := range c.catalog {
-		in := &c.catalog[i]
-		if in.Name != want || in.Collective != coll {
-			continue
-		}
-		ch := choice{info: in, index: i, shape: schedule.Shape{Root: key.root}, channels: 1}
-		if err := in.Supports(c.size, ch.shape); err != nil {
-			return ch, fmt.Errorf("%w: %s: %v", ErrInternal, in.Name, err)
-		}
-		ch.window = max(1, c.geo.SlotBytes/key.dtype.Size())
-		return ch, nil
-	}
-	return choice{}, fmt.Errorf("%w: no algorithm for %v", ErrInternal, coll)
+	return c.chosen(key, found.Candidate), nil
 }
 
-func (c *Comm) prefer(coll schedule.Collective, bytes int, key planKey) string {
-	switch coll {
-	case schedule.AllReduce:
-		if bytes <= 16<<10 && !key.registered || bytes <= 1<<10 {
-			return "direct.AllReduceOneShot"
-		}
-		return "direct.AllReduceTwoShot"
-	case schedule.ReduceScatter:
-		return "direct.ReduceScatterDirect"
-	case schedule.AllGather:
-		return "direct.AllGatherDirect"
-	case schedule.Broadcast:
-		return "direct.BroadcastDirect"
-	case schedule.Reduce:
-		return "direct.ReduceDirect"
-	case schedule.Gather:
-		return "direct.GatherDirect"
-	case schedule.Scatter:
-		return "direct.ScatterDirect"
-	case schedule.AllToAll:
-		if key.inPlace {
-			return "direct.AllToAllBruck"
-		}
-		return "direct.AllToAllPairwise"
-	case schedule.Scan:
-		return "direct.ScanLinear"
-	case schedule.Exscan:
-		return "direct.ExscanLinear"
+// chosen is the choice of a candidate.
+func (c *Comm) chosen(key planKey, cand tuner.Candidate) choice {
+	ch := choice{info: &c.catalog[cand.Index], index: cand.Index, channels: cand.Channels,
+		shape: schedule.Shape{Root: key.root, Hosts: c.tuning.hosts}}
+	if cand.Chunk > 0 {
+		ch.window = max(1, cand.Chunk/key.dtype.Size())
 	}
-	return ""
+	return ch
 }
+
+// query is a call as the tuner sees it.
+func (c *Comm) query(key planKey) tuner.Query {
+	if key.kind == Barrier {
+		return tuner.Query{Collective: schedule.AllReduce, Exact: true, Free: true}
+	}
+	coll := schedule.Collective(key.kind)
+	q := tuner.Query{Collective: coll, Bytes: key.count * key.dtype.Size(), Registered: key.registered, InPlace: true, Uneven: key.uneven}
+	switch {
+	case key.uneven && coll != schedule.AllGather && coll != schedule.ReduceScatter:
+		q.Bytes, q.Pairwise = 0, true
+	case !key.uneven:
+		q.Bytes *= max(coll.InBlocks(c.size), coll.OutBlocks(c.size))
+	}
+	if coll == schedule.AllToAll {
+		q.InPlace = key.inPlace
+	}
+	if coll.Reduces() {
+		q.Ordered = !key.op.Commutative()
+		q.Exact = integer(key.dtype) && tensor.NameOf(key.op.Code()) != "custom"
+		q.Narrow = narrow(key.dtype)
+	}
+	return q
+}
+
+// integer tells whether sums and products of the type are exact, wrapped.
+func integer(dt tensor.DType) bool {
+	switch dt {
+	case tensor.Float64, tensor.Float32, tensor.Float16, tensor.BFloat16, tensor.Float8E4M3, tensor.Float8E5M2:
+		return false
+	}
+	return true
+}
+
+// narrow tells whether reductions of the type are computed in float32 and rounded once per step.
+func narrow(dt tensor.DType) bool { return !integer(dt) && dt.Size() < 4 }

@@ -29,6 +29,7 @@ type Comm struct {
 	geo        link.Geometry
 	engine     *executor.Engine
 	catalog    []schedule.Info
+	tuning     tuning
 	epoch      uint64
 
 	queue queue

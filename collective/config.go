@@ -37,6 +37,14 @@ type Config struct {
 	// LendMin is the shortest transfer in bytes that is read from registered memory in place
 	// instead of being copied; 0: 2 KiB. (GCCL_LEND_MIN)
 	LendMin int
+	// Algo restricts the choice of algorithms: "ring", "allreduce:0-16K=OneShot,16K-=ring"; see
+	// [tuner.Rules]. (GCCL_ALGO)
+	Algo string
+	// Reproducible restricts reductions to algorithms that all give the same bits, so that results
+	// depend only on the data and the number of ranks. (GCCL_REPRODUCIBLE)
+	Reproducible bool
+	// TuningFile is a file of measured times, written by `gccl tune`. (GCCL_TUNING_FILE)
+	TuningFile string
 	// HostID overrides the identity of this host, for simulated hosts. (GCCL_HOSTID)
 	HostID string
 	// HCA selects RDMA devices, in the syntax of NCCL_IB_HCA. (GCCL_IB_HCA)
@@ -44,8 +52,6 @@ type Config struct {
 	// Logger receives log lines; nil: none, unless GCCL_DEBUG asks for them.
 	Logger *zap.Logger
 
-	// force names the algorithm of every call; for tests.
-	force string
 	// noMap posts writes even where peers' memory could be mapped; for tests.
 	noMap bool
 	// network is where the loopback provider's devices meet; set by NewLocal.

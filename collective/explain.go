@@ -2,6 +2,8 @@ package collective
 
 import (
 	"slices"
+
+	"github.com/gccl/gccl/collective/tuner"
 )
 
 // PlanInfo says how a call would be made.
@@ -11,6 +13,10 @@ type PlanInfo struct {
 	Channels  int      // copies of the algorithm side by side, each on its share of the data
 	Lanes     int      // lists of steps that this rank works off side by side, over all channels
 	Windows   int      // how often the schedule is replayed, each time over the next part of the data
+	Why       string   // why this algorithm and no other
+	// Candidates are all algorithms of the collective with the parameters that were looked at: first
+	// the chosen one, then the others by measured or predicted time, at last those that were refused.
+	Candidates []tuner.Candidate
 }
 
 // Plan says how a call would be made. It checks the call as the call itself does, and sends nothing.
@@ -48,7 +54,8 @@ func (c *Comm) explain(call *Call) (PlanInfo, error) {
 	if call.Kind >= Send {
 		return info, nil
 	}
-	ch, err := c.choose(p.key, &p.shape)
+	info.Candidates, info.Why = c.tuning.tuner.Explain(c.query(p.key))
+	ch, err := c.choose(p.key)
 	if err != nil {
 		return PlanInfo{}, err
 	}

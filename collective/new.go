@@ -40,6 +40,9 @@ func New(ctx context.Context, cfg Config) (_ *Comm, err error) {
 			err = errors.Join(err, c.release())
 		}
 	}()
+	if err := c.loadTuning(); err != nil {
+		return nil, err
+	}
 	if c.group = cfg.Group; c.group == nil {
 		if cfg.Bootstrap.Size == 0 {
 			cfg.Bootstrap.Size = 1
@@ -130,7 +133,7 @@ func (c *Comm) meet(ctx context.Context, offered []string) error {
 	if err := c.geo.Check(); err != nil {
 		return fmt.Errorf("%w: %v", ErrInvalid, err)
 	}
-	h := hello{Version: helloVersion, Pid: os.Getpid(), HostID: c.cfg.HostID, Cores: runtime.NumCPU(), Providers: offered, Agreed: agreed(&c.cfg, c.geo, len(c.catalog))}
+	h := hello{Version: helloVersion, Pid: os.Getpid(), HostID: c.cfg.HostID, Cores: runtime.NumCPU(), Providers: offered, Agreed: agreed(&c.cfg, c.geo, &c.tuning)}
 	h.Host, _ = os.Hostname()
 	if h.HostID == "" {
 		h.HostID = hostID()
@@ -154,7 +157,7 @@ func (c *Comm) meet(ctx context.Context, offered []string) error {
 		return err
 	}
 	c.epoch = c.peers[0].Epoch
-	return nil
+	return c.tune()
 }
 
 // connect makes the links and the engine.

@@ -68,8 +68,8 @@ func (c *Comm) ready(call *Call) (*planned, error) {
 	return p, nil
 }
 
-// planFor returns the plan of a checked call, from the cache if it is there.
-func (c *Comm) planFor(call *Call, sh *shape) (*planned, error) {
+// keyFor is the key of a checked call.
+func (c *Comm) keyFor(call *Call, sh *shape) planKey {
 	key := planKey{kind: call.Kind, dtype: sh.dtype, count: sh.count, registered: c.registered(call), uneven: sh.uneven, inPlace: sh.inPlace}
 	switch {
 	case call.Kind.reduces():
@@ -80,6 +80,12 @@ func (c *Comm) planFor(call *Call, sh *shape) (*planned, error) {
 	if call.Kind.rooted() {
 		key.root = call.Root
 	}
+	return key
+}
+
+// planFor returns the plan of a checked call, from the cache if it is there.
+func (c *Comm) planFor(call *Call, sh *shape) (*planned, error) {
+	key := c.keyFor(call, sh)
 	if p := c.lastPlan; p != nil && p.key == key && (!key.uneven || p.shape.same(sh)) {
 		return p, nil
 	}
@@ -107,6 +113,19 @@ func (s *shape) same(o *shape) bool { return slices.Equal(s.in, o.in) && slices.
 
 // makePlan chooses an algorithm and compiles its schedule for the shape.
 func (c *Comm) makePlan(key planKey, sh *shape) (*planned, error) {
+	if key.kind >= Send {
+		p := &planned{key: key, shape: shape{in: slices.Clone(sh.in), out: slices.Clone(sh.out)}}
+		return p, c.planTransfer(p, sh)
+	}
+	ch, err := c.choose(key)
+	if err != nil {
+		return nil, err
+	}
+	return c.compile(key, sh, ch)
+}
+
+// compile makes the plan of a choice.
+func (c *Comm) compile(key planKey, sh *shape, ch choice) (*planned, error) {
 	p := &planned{key: key, shape: shape{in: slices.Clone(sh.in), out: slices.Clone(sh.out)}}
 	if key.kind.reduces() {
 		r, err := tensor.NewReducer(key.dtype, key.op, c.size)
@@ -114,13 +133,6 @@ func (c *Comm) makePlan(key planKey, sh *shape) (*planned, error) {
 			return nil, invalid("%v of %v: %v", key.kind, key.dtype, err)
 		}
 		p.reducer = r
-	}
-	if key.kind >= Send {
-		return p, c.planTransfer(p, sh)
-	}
-	ch, err := c.choose(key, sh)
-	if err != nil {
-		return nil, err
 	}
 	s, err := ch.info.Make(c.rank, c.size, ch.shape)
 	if err != nil {

@@ -75,19 +75,28 @@ func wanted(setting string) ([]string, error) {
 	return rest, nil
 }
 
-// providerFor chooses the provider for a pair of ranks: the first of rank 0's list that both have and
-// that can reach across. It depends only on the hellos, so both ends choose alike.
+// providerFor is the provider that connects this rank and a peer.
 func (c *Comm) providerFor(peer int) (string, error) {
 	a, b := &c.peers[c.rank], &c.peers[peer]
-	for _, name := range c.peers[0].Providers {
+	name := between(c.peers[0].Providers, a, b)
+	if name == "" {
+		return "", fmt.Errorf("%w: nothing connects %s and %s: they have %s and %s", ErrUnavailable,
+			c.describe(c.rank), c.describe(peer), strings.Join(a.Providers, ", "), strings.Join(b.Providers, ", "))
+	}
+	return name, nil
+}
+
+// between chooses the provider for a pair of ranks: the first of a list, rank 0's, that both have and
+// that can reach across; "" if there is none. It depends only on the hellos, so both ends choose alike.
+func between(order []string, a, b *hello) string {
+	for _, name := range order {
 		if !slices.Contains(a.Providers, name) || !slices.Contains(b.Providers, name) {
 			continue
 		}
 		if name == "shm" && a.HostID != b.HostID {
 			continue
 		}
-		return name, nil
+		return name
 	}
-	return "", fmt.Errorf("%w: nothing connects %s and %s: they have %s and %s", ErrUnavailable,
-		c.describe(c.rank), c.describe(peer), strings.Join(a.Providers, ", "), strings.Join(b.Providers, ", "))
+	return ""
 }

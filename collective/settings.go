@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gccl/gccl/bootstrap"
+	"github.com/gccl/gccl/collective/tuner"
 	"go.uber.org/zap"
 )
 
@@ -41,6 +42,9 @@ func Settings() []Setting {
 		{"GCCL_SLOTS", nil, "count", "8", "slots of a ring buffer, a power of two", number(func(c *Config) *int { return &c.Slots })},
 		{"GCCL_SPIN", nil, "count", "auto", "polls before a waiting rank yields its core; −1: none", number(func(c *Config) *int { return &c.Spin })},
 		{"GCCL_LEND_MIN", nil, "bytes", "2K", "shortest transfer read from registered memory in place", number(func(c *Config) *int { return &c.LendMin })},
+		{"GCCL_ALGO", []string{"NCCL_ALGO"}, "rules", "all", "algorithms to use: [collective:][from-to=]name|…, ^ excludes; ; between rules", algo},
+		{"GCCL_REPRODUCIBLE", nil, "bool", "0", "reductions whose bits depend only on data and number of ranks", boolean(func(c *Config) *bool { return &c.Reproducible })},
+		{"GCCL_TUNING_FILE", nil, "path", "none", "measured times to choose algorithms by, written by gccl tune", text(func(c *Config) *string { return &c.TuningFile })},
 		{"GCCL_HOSTID", []string{"NCCL_HOSTID"}, "text", "kernel's boot id", "identity of this host, for simulated hosts", text(func(c *Config) *string { return &c.HostID })},
 		{"GCCL_SOCKET_IFNAME", []string{"NCCL_SOCKET_IFNAME"}, "list", "all", "network interfaces: prefixes, = exact, ^ exclude", text(func(c *Config) *string { return &c.Bootstrap.Interface })},
 		{"GCCL_IB_HCA", []string{"NCCL_IB_HCA"}, "list", "all", "RDMA devices: prefixes[:port], = exact, ^ exclude", text(func(c *Config) *string { return &c.HCA })},
@@ -92,6 +96,13 @@ func ParseBytes(s string) (int, error) {
 		return 0, fmt.Errorf("not a number, with K, M or G at most: %q", s)
 	}
 	return int(v << shift), nil
+}
+
+// algo takes rules, and refuses wrong ones already here, where the variable's name is known.
+func algo(c *Config, v string) error {
+	_, err := tuner.ParseRules(v, catalog())
+	c.Algo = v
+	return err
 }
 
 func debug(c *Config, v string) error {

@@ -1,0 +1,76 @@
+package tuner
+
+import (
+	"math"
+
+	"github.com/gccl/gccl/schedule"
+)
+
+// row is a line of the table of defaults: what measurements found best in a situation.
+type row struct {
+	provider   string // of all pairs of ranks
+	from, to   int    // ranks, both included
+	collective schedule.Collective
+	registered bool
+	below      int // bytes; the first row that fits is taken
+	algorithm  string
+	channels   int // at most; less where the links have fewer lanes
+	chunk      int // bytes; 0: one slot
+}
+
+const (
+	kib   = 1 << 10
+	mib   = 1 << 20
+	large = math.MaxInt
+)
+
+// defaults is the table. Where it says nothing (tcp, verbs, several hosts, more ranks), the model decides.
+//
+// Provenance: AllReduce of float32 between processes of one host, two Zen 4 cores: one-shot is ahead of
+// two-shot up to 16 KiB at 2 ranks and 4 KiB at 8 (each rank reads all of everybody's data); then
+// two-shot with blocks of 256 KiB to 1 MiB through slots. With registered buffers two-shot
+// reads the peers' memory in place and wins from 2 KiB, with fewer and larger windows. No ring beat the
+// direct algorithms on shared memory. A second channel works while the first one waits, which pays once
+// a chunk is worth more than its message.
+var defaults = []row{
+	{"shm", 2, 2, schedule.AllReduce, false, 16*kib + 1, "direct.AllReduceOneShot", 1, 0},
+	{"shm", 3, 4, schedule.AllReduce, false, 8*kib + 1, "direct.AllReduceOneShot", 1, 0},
+	{"shm", 5, 8, schedule.AllReduce, false, 4*kib + 1, "direct.AllReduceOneShot", 1, 0},
+	{"shm", 2, 8, schedule.AllReduce, false, 64 * kib, "direct.AllReduceTwoShot", 1, 0},
+	{"shm", 2, 8, schedule.AllReduce, false, large, "direct.AllReduceTwoShot", 2, 0},
+	{"shm", 2, 8, schedule.AllReduce, true, 2 * kib, "direct.AllReduceOneShot", 1, 0},
+	{"shm", 2, 8, schedule.AllReduce, true, large, "direct.AllReduceTwoShot", 1, 1 * mib},
+
+	{"shm", 2, 8, schedule.ReduceScatter, false, large, "direct.ReduceScatterDirect", 1, 0},
+	{"shm", 2, 8, schedule.ReduceScatter, true, large, "direct.ReduceScatterDirect", 1, 1 * mib},
+	{"shm", 2, 8, schedule.AllGather, false, large, "direct.AllGatherDirect", 1, 0},
+	{"shm", 2, 8, schedule.AllGather, true, large, "direct.AllGatherDirect", 1, 1 * mib},
+	{"shm", 2, 8, schedule.Broadcast, false, large, "direct.BroadcastDirect", 1, 0},
+	{"shm", 2, 8, schedule.Broadcast, true, large, "direct.BroadcastDirect", 1, 1 * mib},
+	{"shm", 2, 8, schedule.Reduce, false, large, "direct.ReduceDirect", 1, 0},
+	{"shm", 2, 8, schedule.Reduce, true, large, "direct.ReduceDirect", 1, 1 * mib},
+	{"shm", 2, 8, schedule.Gather, false, large, "direct.GatherDirect", 1, 0},
+	{"shm", 2, 8, schedule.Gather, true, large, "direct.GatherDirect", 1, 1 * mib},
+	{"shm", 2, 8, schedule.Scatter, false, large, "direct.ScatterDirect", 1, 0},
+	{"shm", 2, 8, schedule.Scatter, true, large, "direct.ScatterDirect", 1, 1 * mib},
+	{"shm", 2, 8, schedule.AllToAll, false, large, "direct.AllToAllPairwise", 1, 0},
+	{"shm", 2, 8, schedule.AllToAll, true, large, "direct.AllToAllPairwise", 1, 1 * mib},
+	{"shm", 2, 8, schedule.Scan, false, large, "direct.ScanLinear", 1, 0},
+	{"shm", 2, 8, schedule.Exscan, false, large, "direct.ExscanLinear", 1, 0},
+}
+
+// defaultFor returns the row that fits, or nil. The loopback provider moves memory as shm does.
+func (t *Tuner) defaultFor(q Query) *row {
+	provider := t.cfg.Class()
+	if provider == "loopback" {
+		provider = "shm"
+	}
+	for i := range defaults {
+		r := &defaults[i]
+		if r.provider == provider && r.from <= t.cfg.Size && t.cfg.Size <= r.to && r.collective == q.Collective &&
+			r.registered == q.Registered && q.Bytes < r.below {
+			return r
+		}
+	}
+	return nil
+}

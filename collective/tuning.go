@@ -1,0 +1,167 @@
+package collective
+
+import (
+	"fmt"
+
+	"github.com/gccl/gccl/collective/tuner"
+)
+
+// tuning is what a communicator chooses algorithms by.
+type tuning struct {
+	rules  tuner.Rules
+	file   *tuner.File
+	digest string // of what is built in
+	hosts  []int  // index of each rank's host; nil: one host
+	tuner  *tuner.Tuner
+}
+
+// loadTuning reads the settings, before anybody is met.
+func (c *Comm) loadTuning() (err error) {
+	t := &c.tuning
+	t.digest = fmt.Sprintf("%d known, %s", len(c.catalog), tuner.Digest(c.catalog))
+	if t.rules, err = tuner.ParseRules(c.cfg.Algo, c.catalog); err != nil {
+		return invalid("GCCL_ALGO=%s: %v", c.cfg.Algo, err)
+	}
+	if c.cfg.TuningFile == "" {
+		return nil
+	}
+	if t.file, err = tuner.Load(c.cfg.TuningFile, ThisMachine()); err != nil {
+		return fmt.Errorf("%w: GCCL_TUNING_FILE: %w", ErrInvalid, err)
+	}
+	return nil
+}
+
+// tune makes the tuner, once the hellos are known.
+func (c *Comm) tune() (err error) {
+	cfg := situation(c.peers)
+	c.tuning.hosts = cfg.Hosts
+	cfg.Catalog, cfg.Rules, cfg.File, cfg.Reproducible = c.catalog, c.tuning.rules, c.tuning.file, c.cfg.Reproducible
+	cfg.Lanes, cfg.Slots, cfg.SlotBytes, cfg.Channels = c.geo.Lanes-1, c.geo.Slots, c.geo.SlotBytes, c.cfg.Channels
+	if c.tuning.tuner, err = tuner.New(cfg); err != nil {
+		return fmt.Errorf("%w: %w", ErrInternal, err)
+	}
+	return nil
+}
+
+// situation is what the hellos say about places: who shares a host, how many ranks share a core, and
+// what carries messages inside and between hosts. If that differs from pair to pair, it is the one that
+// rank 0 likes least. It looks at hellos alone, so that every rank finds the same.
+func situation(hs []hello) tuner.Config {
+	cfg := tuner.Config{Size: len(hs), Hosts: make([]int, len(hs)), Load: 1}
+	// Ranks with the same providers on the same host are alike: look at one of each, and at whether
+	// there are two.
+	type kind struct{ host, providers string }
+	index := map[string]int{}
+	kinds := map[kind][]int{} // first two ranks
+	var order []kind
+	ranks, cores := []int{}, []int{}
+	for r := range hs {
+		h, known := index[hs[r].HostID]
+		if !known {
+			h = len(index)
+			index[hs[r].HostID] = h
+			ranks, cores = append(ranks, 0), append(cores, max(1, hs[r].Cores))
+		}
+		cfg.Hosts[r] = h
+		ranks[h]++
+		cores[h] = min(cores[h], max(1, hs[r].Cores))
+		k := kind{hs[r].HostID, fmt.Sprint(hs[r].Providers)}
+		if kinds[k] == nil {
+			order = append(order, k)
+		}
+		if len(kinds[k]) < 2 {
+			kinds[k] = append(kinds[k], r)
+		}
+	}
+	for h := range ranks {
+		cfg.Load = max(cfg.Load, (ranks[h]+cores[h]-1)/cores[h])
+	}
+	var local, net worst
+	for i, a := range order {
+		for _, b := range order[i:] {
+			x, y := kinds[a][0], kinds[b][len(kinds[b])-1]
+			if x == y {
+				continue
+			}
+			name := between(hs[0].Providers, &hs[x], &hs[y])
+			if a.host == b.host {
+				local.see(name, hs[0].Providers)
+			} else {
+				net.see(name, hs[0].Providers)
+			}
+		}
+	}
+	if len(index) == 1 {
+		cfg.Hosts = nil
+	}
+	cfg.Local, cfg.Net = local.name, net.name
+	if cfg.Local == "" {
+		cfg.Local = cfg.Net
+	}
+	if cfg.Net == "" {
+		cfg.Net = cfg.Local
+	}
+	if cfg.Local == "" { // one rank, or nothing connects them, which connect says
+		cfg.Local, cfg.Net = "shm", "shm"
+	}
+	return cfg
+}
+
+// worst keeps the last in order of some names.
+type worst struct {
+	name string
+	at   int
+}
+
+func (w *worst) see(name string, order []string) {
+	for i, n := range order {
+		if n == name && (w.name == "" || i > w.at) {
+			w.name, w.at = name, i
+		}
+	}
+}
+
+// Candidates lists the ways to make a call, as [PlanInfo.Candidates] does, for measuring them with
+// [Comm.PrepareAs].
+func (c *Comm) Candidates(call Call) ([]tuner.Candidate, error) {
+	info, err := c.Plan(call)
+	return info.Candidates, err
+}
+
+// PrepareAs is Prepare by a given one of the call's [Comm.Candidates] and not by the one that the
+// communicator would choose. All ranks must use the same for the same call.
+func (c *Comm) PrepareAs(call Call, cand tuner.Candidate) (*Prepared, error) {
+	if call.Kind >= Barrier || cand.Refused != "" || cand.Index < 0 || cand.Index >= len(c.catalog) || c.catalog[cand.Index].Name != cand.Algorithm {
+		return nil, invalid("%v by %v: not a candidate", call, cand)
+	}
+	p := &Prepared{c: c, call: call}
+	h := c.queue.put(func() (err error) {
+		if err = c.usable(); err != nil {
+			return err
+		}
+		if err = c.check(&p.call, &c.sh); err != nil {
+			return err
+		}
+		key := c.keyFor(&p.call, &c.sh)
+		p.plan, err = c.compile(key, &c.sh, c.chosen(key, cand))
+		return err
+	})
+	<-h.done
+	if h.err != nil {
+		return nil, h.err
+	}
+	return p, nil
+}
+
+// TuningEntry is a measurement of a candidate, for a tuning file.
+func (c *Comm) TuningEntry(call Call, cand tuner.Candidate, nanos int64) (e tuner.Entry, err error) {
+	h := c.queue.put(func() error {
+		if err := c.check(&call, &c.sh); err != nil {
+			return err
+		}
+		e = c.tuning.tuner.Entry(c.query(c.keyFor(&call, &c.sh)), cand, nanos)
+		return nil
+	})
+	<-h.done
+	return e, h.err
+}
