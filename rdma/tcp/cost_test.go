@@ -34,7 +34,7 @@ func BenchmarkCost(b *testing.B) {
 				defer runtime.UnlockOSThread()
 				fa, fb := rawPair(b)
 				x, y := newEnds(b, opts, size)
-				src, dst := make([]byte, size), make([]byte, size)
+				src, dst := touched(size), touched(size)
 				turn := max(1, min(500, 16<<20/size))
 				var raw, ours time.Duration
 				var va, vb vectors
