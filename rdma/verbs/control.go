@@ -215,7 +215,7 @@ func (c *control) completedLocked(wc *ibv.WC) {
 	case imBye:
 		c.lostLocked("the peer closed the connection")
 	case imBroken:
-		c.lostLocked("the peer's end of the connection failed")
+		c.peerBrokenLocked()
 	}
 }
 
@@ -289,6 +289,26 @@ func (c *control) lostLocked(why string) {
 	c.k.actions = append(c.k.actions, func() {
 		e.lost(fmt.Errorf("verbs: %v: %s%s: %w", e, why, e.dev.portHint(), rdma.ErrPeerLost))
 	})
+}
+
+// grace is how long the completions of writes under way have, to tell why the peer's end failed, before
+// the peer's bare word counts.
+const grace = 250 * time.Millisecond
+
+func (c *control) peerBrokenLocked() {
+	if c.phase == leaving {
+		return
+	}
+	c.phase = ending
+	e := c.e
+	lost := func() {
+		e.lost(fmt.Errorf("verbs: %v: the peer's end of the connection failed: %w", e, rdma.ErrPeerLost))
+	}
+	if e.tail.Load() != e.head.Load() {
+		time.AfterFunc(grace, lost)
+		return
+	}
+	c.k.actions = append(c.k.actions, lost)
 }
 
 func (c *control) destroyLocked() {

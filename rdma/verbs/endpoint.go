@@ -106,10 +106,28 @@ func (d *Device) NewEndpoint(cq rdma.CQ, opts rdma.EndpointOptions) (rdma.Endpoi
 	e := &endpoint{dev: d, cq: q, opts: opts, psn: randomPSN(), kept: make([]keptWrite, d.attr.MaxPosted)}
 	e.guard = newGuard(e.destroy)
 	if err := e.build(); err != nil {
-		e.destroy()
+		e.abort()
 		return nil, fmt.Errorf("verbs: new endpoint on %v: %w", d, err)
 	}
 	return e, nil
+}
+
+// abort undoes a build that failed half-way, unless Device.Close did.
+func (e *endpoint) abort() {
+	e.life.Lock()
+	before := e.state.Load()
+	e.state.Store(closed)
+	e.life.Unlock()
+	if before == closed {
+		return
+	}
+	if e.control != nil {
+		e.control.close()
+	}
+	if e.id != 0 {
+		e.dev.table.remove(e)
+	}
+	e.guard.close()
 }
 
 func (e *endpoint) build() (err error) {
