@@ -224,7 +224,7 @@ func TestAverageNpy(t *testing.T) {
 			put(t, dir, fmt.Sprintf("%d.npy", r), npyFile(f, byte(r+1), f.bytes(in[r])))
 		}
 		put(t, dir, "avg.npy", []byte("what was there before"))
-		out := runProgram(t, dir, "-n=3", "-in", "%d.npy", "-op", "avg", "-out", "avg.npy")
+		out := runProgram(t, dir, "-n=3", "-in", "%d.npy", "-op", "avg", "-out", "avg.npy", "-provider", "loopback")
 		require.Zero(t, out.code, out.stderr)
 		b, err := os.ReadFile(filepath.Join(dir, "avg.npy"))
 		require.NoError(t, err)

@@ -39,7 +39,7 @@ func parse(args []string) (*options, error) {
 	f.StringVar(&o.In, "in", "", "the ranks' tensors: name of a .npy or .safetensors file with %d for the rank;\nwithout it the ranks train on the images that come with the program")
 	f.StringVar(&o.Out, "out", "", "write the result (without -in: the weights) to this .npy or .safetensors file")
 	f.StringVar(&op, "op", "", "operation on the tensors of -in: sum, avg, prod, min, max, bitand, bitor, bitxor,\nlogicaland, logicalor, logicalxor (default sum)")
-	f.StringVar(&o.Provider, "provider", "auto", "what carries the messages: auto, shm, tcp; loopback: ranks are goroutines")
+	f.StringVar(&o.Provider, "provider", "auto", "what carries the messages: auto, shm, verbs, tcp; loopback: ranks are goroutines")
 	f.DurationVar(&o.Timeout, "timeout", time.Minute, "longest time to connect, and for one collective")
 	f.IntVar(&o.Steps, "steps", 20, "training steps without -in")
 	f.Usage = func() {}
@@ -71,8 +71,8 @@ func (o *options) check(f *flag.FlagSet, op string) (err error) {
 		return fmt.Errorf("-op %s: the gradients are summed; -op is for the tensors of -in", op)
 	case o.In != "" && given["steps"]:
 		return fmt.Errorf("-steps is for training, without -in")
-	case !slices.Contains([]string{"auto", "shm", "tcp", loopback}, o.Provider):
-		return fmt.Errorf("-provider %s: want auto, shm, tcp or loopback", o.Provider)
+	case !slices.Contains([]string{"auto", "shm", "verbs", "tcp", loopback}, o.Provider):
+		return fmt.Errorf("-provider %s: want auto, shm, verbs, tcp or loopback", o.Provider)
 	case o.Provider == loopback && o.Ranks == 0:
 		return fmt.Errorf("-provider loopback: ranks that are goroutines have no other launcher; use -n")
 	}

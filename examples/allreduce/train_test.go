@@ -28,6 +28,7 @@ func TestTrain(t *testing.T) {
 		{[]string{"-n", "1", "-steps", "7"}, "1 rank, provider none"},
 		{[]string{"-n", "3", "-steps", "7", "-provider", "loopback"}, "3 ranks, provider loopback"},
 		{[]string{"-n=7", "-steps", "7", "-provider", "shm"}, "7 ranks, provider shm"}, // 1600 images do not come out even
+		{[]string{"-n", "2", "-steps", "7", "-provider", "tcp"}, "2 ranks, provider tcp"},
 	} {
 		out := runProgram(t, t.TempDir(), c.args...)
 		require.Zero(t, out.code, out.stderr)
