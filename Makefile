@@ -24,6 +24,11 @@ race: ## the same under the race detector
 prove: ## verify every algorithm for every size to 64, and samples to 4096
 	GCCL_PROVE=1 $(GO) test -count=1 -timeout 60m -run Prove ./ring ./tree ./direct
 
+.PHONY: test-rdma
+test-rdma: ## the verbs provider over the kernel's soft-RoCE, in one VM and across two (docs/rdma.md)
+	rdma/verbs/lab/test all
+	CGO_ENABLED=1 $(GO) vet -tags verbslayout ./rdma/verbs/internal/ibv
+
 .PHONY: chaos
 chaos: ## kill ranks at random moments, at length
 	$(GO) test -count=1 -run 'Kill|Chaos' ./collective -thorough
@@ -35,6 +40,9 @@ lint: ## gofmt, go vet for all platforms, generated files
 	GOARCH=arm64 $(GO) vet ./...
 	GOOS=darwin GOARCH=arm64 $(GO) vet ./...
 	CGO_ENABLED=0 $(GO) build ./...
+	$(GO) vet -tags noverbs ./...
+	$(GO) vet -tags purego ./tensor ./internal/kernel
+	cd bootstrap/etcd && $(GO) vet ./...
 	$(MAKE) -s generated
 
 .PHONY: generated

@@ -27,7 +27,8 @@ type Config struct {
 	// Channels is how many copies of an algorithm may run side by side, and with it the number of
 	// lanes between two ranks; 0: 2. (GCCL_NCHANNELS)
 	Channels int
-	// BufferBytes is the ring buffer from one rank to another on one lane; 0: 2 MiB. (GCCL_BUFFSIZE)
+	// BufferBytes is the ring buffer from one rank to another on one lane; 0: 2 MiB, less for many
+	// ranks on one host. (GCCL_BUFFSIZE)
 	BufferBytes int
 	// Slots is how many slots it is divided into, a power of two; 0: 8. (GCCL_SLOTS)
 	Slots int
@@ -70,9 +71,6 @@ func (c *Config) defaults() {
 	}
 	if c.Channels == 0 {
 		c.Channels = 2
-	}
-	if c.BufferBytes == 0 {
-		c.BufferBytes = 2 << 20
 	}
 	if c.Slots == 0 {
 		c.Slots = 8

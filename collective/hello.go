@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-
-	"github.com/gccl/gccl/internal/link"
 )
 
 // hello is what ranks tell each other first.
@@ -36,13 +34,12 @@ func hostID() string {
 }
 
 // agreed are the settings that enter plans, by the names that users know.
-func agreed(c *Config, geo link.Geometry, tuning *tuning) map[string]string {
+func agreed(c *Config, tuning *tuning) map[string]string {
 	return map[string]string{
 		"GCCL_PROVIDER":     c.Provider,
 		"GCCL_NCHANNELS":    fmt.Sprint(c.Channels),
 		"GCCL_BUFFSIZE":     fmt.Sprint(c.BufferBytes),
 		"GCCL_SLOTS":        fmt.Sprint(c.Slots),
-		"geometry":          fmt.Sprintf("%d lanes of %d slots of %d bytes", geo.Lanes, geo.Slots, geo.SlotBytes),
 		"GCCL_ALGO":         tuning.rules.String(),
 		"GCCL_REPRODUCIBLE": fmt.Sprint(c.Reproducible),
 		"GCCL_TUNING_FILE":  tuning.file.Digest(),

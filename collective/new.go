@@ -129,11 +129,7 @@ func (c *Comm) offer() (names []string, err error) {
 
 // meet exchanges hellos.
 func (c *Comm) meet(ctx context.Context, offered []string) error {
-	c.geo = link.Geometry{Lanes: max(c.cfg.Channels, scheduleLanes) + 1, Slots: c.cfg.Slots, SlotBytes: max(64, c.cfg.BufferBytes/max(1, c.cfg.Slots)&^63)}
-	if err := c.geo.Check(); err != nil {
-		return fmt.Errorf("%w: %v", ErrInvalid, err)
-	}
-	h := hello{Version: helloVersion, Pid: os.Getpid(), HostID: c.cfg.HostID, Cores: runtime.NumCPU(), Providers: offered, Agreed: agreed(&c.cfg, c.geo, &c.tuning)}
+	h := hello{Version: helloVersion, Pid: os.Getpid(), HostID: c.cfg.HostID, Cores: runtime.NumCPU(), Providers: offered, Agreed: agreed(&c.cfg, &c.tuning)}
 	h.Host, _ = os.Hostname()
 	if h.HostID == "" {
 		h.HostID = hostID()
@@ -157,6 +153,10 @@ func (c *Comm) meet(ctx context.Context, offered []string) error {
 		return err
 	}
 	c.epoch = c.peers[0].Epoch
+	c.geo = geometry(&c.cfg, c.peers)
+	if err := c.geo.Check(); err != nil {
+		return fmt.Errorf("%w: %v", ErrInvalid, err)
+	}
 	return c.tune()
 }
 
@@ -179,7 +179,7 @@ func (c *Comm) connect(ctx context.Context) error {
 	c.mesh, err = link.New(link.Config{
 		Rank: c.rank, Size: c.size, Geometry: c.geo, Bell: c.bell(),
 		Device:   func(r int) rdma.Device { return devs[r] },
-		Describe: c.describe, NoMap: c.cfg.noMap,
+		Describe: c.describe, NoMap: c.cfg.noMap, Touch: c.cfg.Channels,
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)

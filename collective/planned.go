@@ -2,6 +2,7 @@ package collective
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/gccl/gccl/internal/executor"
@@ -141,6 +142,9 @@ func (c *Comm) compile(key planKey, sh *shape, ch choice) (*planned, error) {
 	if ch.channels > 1 {
 		s = schedule.Channels(s, ch.channels)
 	}
+	if err := c.bound(&s, key, sh, &ch); err != nil {
+		return nil, err
+	}
 	prog, err := executor.Compile(s)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s: %v", ErrInternal, ch.info.Name, err)
@@ -174,6 +178,24 @@ func (c *Comm) compile(key planKey, sh *shape, ch choice) (*planned, error) {
 		p.fp = hashInts(p.fp, counts)
 	}
 	return p, nil
+}
+
+// bound shortens the window so that no chunk takes more segments than the links can hold without
+// a deadlock (schedule.MaxSegments).
+func (c *Comm) bound(s *schedule.Schedule, key planKey, sh *shape, ch *choice) error {
+	segments := s.MaxSegments(c.geo.Slots)
+	if segments < 1 {
+		return fmt.Errorf("%w: %s needs more than %d slots a link: raise GCCL_SLOTS", ErrInvalid, ch.info.Name, c.geo.Slots)
+	}
+	most := c.geo.SlotBytes / key.dtype.Size()
+	if segments > math.MaxInt/most {
+		return nil
+	}
+	most *= segments
+	if ch.window == 0 && max(sh.longest, key.count) > most || ch.window > most {
+		ch.window = most
+	}
+	return nil
 }
 
 // planTransfer plans a Send or Recv: one step on the lane that is kept for them.

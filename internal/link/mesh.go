@@ -25,6 +25,9 @@ type Config struct {
 	Describe func(rank int) string
 	// NoMap uses the posted-write links even where memory could be mapped.
 	NoMap bool
+	// Touch is how many lanes' rings are touched beforehand, so that the first messages do not pay
+	// for page faults.
+	Touch int
 }
 
 // Mesh is the links of one rank of a communicator. Its peers' links, Progress and Failed's slow
@@ -76,6 +79,7 @@ func New(cfg Config) (*Mesh, error) {
 		if err := m.open(pt); err != nil {
 			return nil, errors.Join(err, m.Close())
 		}
+		m.touch(pt, min(cfg.Touch, m.geo.Lanes))
 	}
 	return m, nil
 }
@@ -100,6 +104,17 @@ func (m *Mesh) open(pt *port) (err error) {
 		}
 	}
 	return nil
+}
+
+// touch writes to every page of the first lanes' rings. Nobody else has the memory yet.
+func (m *Mesh) touch(pt *port, lanes int) {
+	const page = 4096
+	for i := range pt.peers {
+		section := pt.arena.Bytes()[page+i*m.geo.sectionBytes():]
+		for off := 0; off < noticeBytes+lanes*m.geo.laneBytes(); off += page {
+			section[off] = 0
+		}
+	}
 }
 
 // Blob is this rank's part of what ranks exchange before Connect: per peer the endpoint's address,

@@ -28,7 +28,7 @@ type Notice struct {
 // Error returns the text.
 func (n *Notice) Error() string { return n.Text }
 
-// On the board: word 0 is the publication (1), then cause, from, culprit, length, text.
+// On the board: word 0 is the publication (1, over mapped memory only), then cause, from, culprit, length, text.
 const noticeHeader = 8 + 2 + 4 + 4 + 2
 
 const maxNoticeText = noticeBytes - noticeHeader

@@ -137,7 +137,12 @@ func (p *Peer) tell(n *Notice) {
 
 // heard returns the notice on this rank's board, if the peer left one.
 func (p *Peer) heard() *Notice {
-	if p.section == nil || wordAt(p.section).Load() == 0 {
+	switch {
+	case p.wire != nil:
+		if !p.wire.noticed.Load() {
+			return nil
+		}
+	case p.section == nil || wordAt(p.section).Load() == 0:
 		return nil
 	}
 	n, err := decodeNotice(p.section, p.Rank, p.mesh.size)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/gccl/gccl/rdma"
 )
@@ -30,6 +31,7 @@ const creditBatch = 4
 type wire struct {
 	peer    *Peer
 	staging rdma.Region // like the peer's section: slots per lane, and the board
+	noticed atomic.Bool // the peer's notice has arrived on the board
 
 	mu      sync.Mutex // posts: the owner's messages and, once, a notice from any goroutine
 	backlog []rdma.Write
@@ -114,7 +116,6 @@ func (w *wire) drained() bool {
 func (w *wire) tell(n *Notice) {
 	b := w.staging.Bytes()[:noticeBytes]
 	n.encode(b)
-	b[0] = 1
 	w.post(rdma.Write{Local: b, Region: w.staging, Remote: w.peer.remote, Offset: w.peer.base, Imm: immNotice, HasImm: true})
 }
 
@@ -144,7 +145,7 @@ func (w *wire) completed(c rdma.Completion) error {
 		}
 		l.consumed += step
 	case immNotice:
-		// The board is read where failures are looked for.
+		w.noticed.Store(true) // the board is read where failures are looked for
 	default:
 		return &Corrupt{w.peer.Rank, lane, fmt.Sprintf("immediate %#x", c.Imm)}
 	}
