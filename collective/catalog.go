@@ -9,6 +9,9 @@ import (
 	"github.com/gccl/gccl/tree"
 )
 
+// Catalog lists every algorithm that a communicator may use.
+func Catalog() []schedule.Info { return catalog() }
+
 // catalog lists every algorithm. An algorithm's number on the wire is its index, so that ranks of
 // one build agree; New refuses peers with another catalog.
 func catalog() []schedule.Info {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/gccl/gccl/collective/tuner"
+	"github.com/gccl/gccl/internal/link"
 )
 
 // tuning is what a communicator chooses algorithms by.
@@ -33,14 +34,43 @@ func (c *Comm) loadTuning() (err error) {
 
 // tune makes the tuner, once the hellos are known.
 func (c *Comm) tune() (err error) {
-	cfg := situation(c.peers)
-	c.tuning.hosts = cfg.Hosts
-	cfg.Catalog, cfg.Rules, cfg.File, cfg.Reproducible = c.catalog, c.tuning.rules, c.tuning.file, c.cfg.Reproducible
-	cfg.Lanes, cfg.Slots, cfg.SlotBytes, cfg.Channels = c.geo.Lanes-1, c.geo.Slots, c.geo.SlotBytes, c.cfg.Channels
-	if c.tuning.tuner, err = tuner.New(cfg); err != nil {
+	at := situation(c.peers)
+	c.tuning.hosts = at.Hosts
+	at.Catalog, at.Rules, at.File = c.catalog, c.tuning.rules, c.tuning.file
+	if c.tuning.tuner, err = c.cfg.tuner(at, c.geo); err != nil {
 		return fmt.Errorf("%w: %w", ErrInternal, err)
 	}
 	return nil
+}
+
+// tuner adds what the configuration says to a situation.
+func (c *Config) tuner(at tuner.Config, geo link.Geometry) (*tuner.Tuner, error) {
+	at.Lanes, at.Slots, at.SlotBytes = geo.Lanes-1, geo.Slots, geo.SlotBytes
+	at.Channels, at.Reproducible = c.Channels, c.Reproducible
+	return tuner.New(at)
+}
+
+// TunerFor returns what a communicator of this configuration would choose by in a given situation, of
+// which Size, Hosts, Load, Local and Net are looked at. The tuning file, if there is one, is read.
+func TunerFor(cfg Config, at tuner.Config) (*tuner.Tuner, error) {
+	cfg.defaults()
+	c := Comm{cfg: cfg, catalog: catalog()}
+	if err := c.loadTuning(); err != nil {
+		return nil, err
+	}
+	at.Catalog, at.Rules, at.File = c.catalog, c.tuning.rules, c.tuning.file
+	peers := make([]hello, at.Size)
+	for r := range peers {
+		peers[r].Providers = []string{at.Local}
+		if at.Hosts != nil {
+			peers[r].HostID = fmt.Sprint(at.Hosts[r])
+		}
+	}
+	t, err := cfg.tuner(at, geometry(&cfg, peers))
+	if err != nil {
+		return nil, invalid("%v", err)
+	}
+	return t, nil
 }
 
 // situation is what the hellos say about places: who shares a host, how many ranks share a core, and

@@ -1,45 +1,47 @@
 package main
 
 import (
-	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/gccl/gccl/collective"
-	"github.com/gccl/gccl/internal/launch"
 	"github.com/gccl/gccl/tensor"
 	"github.com/spf13/cobra"
 )
 
 // perfOptions are the flags of nccl-tests, and some more.
 type perfOptions struct {
-	Collective         string
-	Min, Max           int
-	Step               int
-	Factor             float64
-	Sizes              []int
-	Iters, Warmup      int
-	Budget             time.Duration
-	DType, Op          string
-	Root               int
-	Check, Alloc, JSON bool
-	Ranks              int
-	Profile            string // rank 0's CPU profile goes to this file
+	Collective    string
+	Min, Max      int
+	Step          int
+	Factor        float64
+	Sizes         []int
+	Iters, Warmup int
+	Cycles        int
+	Budget        time.Duration
+	DType, Op     string
+	Root          string
+	Check         bool
+	Alloc         bool
+	Each          bool   // statistics over single calls
+	JSON          string // file, or "-"
+	Format        string // nccl or osu
+	Ranks         int
+	Profile       string // rank 0's CPU profile goes to this file
+	Args          []string
 }
 
 // perfCollectives are the programs of nccl-tests, and what it lacks.
-var perfCollectives = []string{"allreduce", "reduce", "broadcast", "allgather", "reducescatter", "gather", "scatter", "alltoall", "sendrecv", "pingpong", "scan", "barrier"}
-
-// perfEnv carries the options to the rank processes.
-const perfEnv = "GCCL_PERF_OPTIONS"
+var perfCollectives = []string{"allreduce", "reduce", "broadcast", "allgather", "reducescatter", "gather", "scatter", "alltoall", "sendrecv", "pingpong", "scan", "exscan", "barrier"}
 
 func perfCommand() *cobra.Command {
 	o := perfOptions{}
 	var minS, maxS, stepS, sizes string
+	check := 1
 	cmd := &cobra.Command{
 		Use:   "perf COLLECTIVE",
 		Short: "Measure a collective: flags and columns as nccl-tests",
@@ -47,15 +49,20 @@ func perfCommand() *cobra.Command {
 			"With --ranks N it starts N processes of itself on this host; without, it takes its place from the\n" +
 			"launcher's environment. time is the mean of back-to-back calls on the slowest rank; size is the larger\n" +
 			"of a rank's buffers; busbw is algbw times 2(n-1)/n (allreduce), (n-1)/n (allgather, reducescatter,\n" +
-			"alltoall, gather, scatter) or 1.",
+			"alltoall, gather, scatter) or 1. The exit code is not 0 if an element is wrong.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.Collective = args[0]
+			o.Collective, o.Check, o.Args = args[0], check > 0, os.Args
 			if err := o.parse(minS, maxS, stepS, sizes); err != nil {
 				return err
 			}
+			if err := rankOptions(&o); err != nil {
+				return err
+			}
 			if o.Ranks > 0 {
-				return perfLaunch(cmd.Context(), &o)
+				child := o
+				child.Ranks = 0
+				return startRanks(cmd.Context(), o.Ranks, child, "perf", o.Collective)
 			}
 			return perfRank(cmd.Context(), &o)
 		},
@@ -68,13 +75,16 @@ func perfCommand() *cobra.Command {
 	f.StringVar(&sizes, "sizes", "", "list of sizes, instead of a range")
 	f.IntVarP(&o.Iters, "iters", "n", 0, "calls per size; 0: as many as fit into --budget")
 	f.IntVarP(&o.Warmup, "warmup_iters", "w", 5, "calls before")
+	f.IntVarP(&o.Cycles, "run_cycles", "N", 1, "times to go through all sizes; 0: for ever")
 	f.DurationVar(&o.Budget, "budget", 100*time.Millisecond, "time per size without -n")
-	f.StringVarP(&o.DType, "datatype", "d", "float", "element type")
-	f.StringVarP(&o.Op, "op", "o", "sum", "sum, prod, min, max, avg")
-	f.IntVarP(&o.Root, "root", "r", 0, "root rank")
-	f.BoolVarP(&o.Check, "check", "c", true, "check every element")
+	f.StringVarP(&o.DType, "datatype", "d", "float", "element type, or all")
+	f.StringVarP(&o.Op, "op", "o", "sum", "sum, prod, min, max, avg …, or all")
+	f.StringVarP(&o.Root, "root", "r", "0", "root rank, or all")
+	f.IntVarP(&check, "check", "c", 1, "check every element: 0 or 1")
 	f.BoolVarP(&o.Alloc, "register", "R", false, "use registered buffers (Comm.Alloc)")
-	f.BoolVar(&o.JSON, "json", false, "one JSON object per size instead of the table")
+	f.BoolVarP(&o.Each, "iteration-stats", "I", false, "time every call by itself, and show min, max, mean and percentiles")
+	f.StringVarP(&o.JSON, "json", "J", "", "write the results to this file as nccl-tests does; - for standard output, without the table")
+	f.StringVar(&o.Format, "format", "nccl", "table: nccl, or osu (latency tables of the OSU micro-benchmarks)")
 	f.StringVar(&o.Profile, "cpuprofile", "", "write a CPU profile of rank 0 to this file")
 	f.IntVar(&o.Ranks, "ranks", 0, "start this many ranks on this host")
 	return cmd
@@ -104,17 +114,69 @@ func (o *perfOptions) parse(minS, maxS, stepS, sizes string) (err error) {
 			o.Sizes = append(o.Sizes, n)
 		}
 	}
-	if o.Step == 0 && o.Factor <= 1 {
+	switch {
+	case o.Step == 0 && o.Factor <= 1:
 		return fmt.Errorf("-f %v: the factor between sizes must exceed 1", o.Factor)
+	case o.Step < 0 || o.Min < 0 || o.Max < o.Min:
+		return fmt.Errorf("sizes from %d to %d by %d", o.Min, o.Max, o.Step)
+	case o.Format != "nccl" && o.Format != "osu":
+		return fmt.Errorf("--format %s: need nccl or osu", o.Format)
 	}
-	if o.Min < 0 || o.Max < o.Min {
-		return fmt.Errorf("sizes from %d to %d", o.Min, o.Max)
-	}
-	if _, err := tensor.ParseDType(o.DType); err != nil {
+	if _, err := o.types(); err != nil {
 		return err
 	}
-	_, err = tensor.ParseOp(o.Op)
-	return err
+	if _, err := o.ops(); err != nil {
+		return err
+	}
+	if _, err := strconv.Atoi(o.Root); err != nil && o.Root != "all" {
+		return fmt.Errorf("-r %s: need a rank, or all", o.Root)
+	}
+	return nil
+}
+
+// types lists the element types to measure.
+func (o *perfOptions) types() ([]tensor.DType, error) {
+	if o.DType == "all" {
+		return tensor.DTypes(), nil
+	}
+	dt, err := tensor.ParseDType(o.DType)
+	return []tensor.DType{dt}, err
+}
+
+// ops lists the operations to measure: one where the collective has none.
+func (o *perfOptions) ops() ([]tensor.Op, error) {
+	if o.Op == "all" {
+		if !o.reduces() {
+			return []tensor.Op{tensor.Sum}, nil
+		}
+		return []tensor.Op{tensor.Sum, tensor.Prod, tensor.Min, tensor.Max, tensor.Avg}, nil
+	}
+	op, err := tensor.ParseOp(o.Op)
+	return []tensor.Op{op}, err
+}
+
+// roots lists the roots to measure.
+func (o *perfOptions) roots(size int) ([]int, error) {
+	if o.Root == "all" && o.rooted() {
+		var all []int
+		for r := range size {
+			all = append(all, r)
+		}
+		return all, nil
+	}
+	r, _ := strconv.Atoi(o.Root)
+	if r < 0 || r >= size {
+		return nil, fmt.Errorf("-r %s: there are %d ranks", o.Root, size)
+	}
+	return []int{r}, nil
+}
+
+func (o *perfOptions) reduces() bool {
+	return slices.Contains([]string{"allreduce", "reduce", "reducescatter", "scan", "exscan"}, o.Collective)
+}
+
+func (o *perfOptions) rooted() bool {
+	return slices.Contains([]string{"reduce", "broadcast", "gather", "scatter"}, o.Collective)
 }
 
 // sizes lists the sizes to measure.
@@ -135,20 +197,4 @@ func (o *perfOptions) sizes() []int {
 		n = next
 	}
 	return out
-}
-
-// perfLaunch starts the ranks.
-func perfLaunch(ctx context.Context, o *perfOptions) error {
-	exe, err := os.Executable()
-	if err != nil {
-		return err
-	}
-	child := *o
-	child.Ranks = 0
-	b, err := json.Marshal(child)
-	if err != nil {
-		return err
-	}
-	j := launch.Job{Args: []string{exe, "perf", o.Collective}, Size: o.Ranks, Env: []string{perfEnv + "=" + string(b)}}
-	return j.Run(ctx)
 }

@@ -2,32 +2,32 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"runtime/pprof"
-	"time"
 
 	"github.com/gccl/gccl/collective"
 	"github.com/gccl/gccl/internal/launch"
+	"github.com/gccl/gccl/schedule"
 	"github.com/gccl/gccl/tensor"
 )
 
-// perfRank is one rank's part of the measurement.
-func perfRank(ctx context.Context, o *perfOptions) error {
-	if s := os.Getenv(perfEnv); s != "" {
-		if err := json.Unmarshal([]byte(s), o); err != nil {
-			return fmt.Errorf("%s: %w", perfEnv, err)
-		}
-	}
+// connect makes this process's communicator from its environment.
+func connect(ctx context.Context, change func(*collective.Config)) (*collective.Comm, error) {
 	cfg, err := collective.ConfigFromEnv(os.LookupEnv)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := launch.Inherit(&cfg.Bootstrap); err != nil {
-		return err
+		return nil, err
 	}
-	comm, err := collective.New(ctx, cfg)
+	change(&cfg)
+	return collective.New(ctx, cfg)
+}
+
+// perfRank is one rank's part of the measurement.
+func perfRank(ctx context.Context, o *perfOptions) error {
+	comm, err := connect(ctx, func(*collective.Config) {})
 	if err != nil {
 		return err
 	}
@@ -55,64 +55,125 @@ type perf struct {
 	comm     *collective.Comm
 	dt       tensor.DType
 	op       tensor.Op
+	root     int
 	src, dst tensor.Tensor // the largest size
+	out      printer
 }
 
 // row is what one size gave.
 type row struct {
-	Collective string  `json:"collective"`
-	Ranks      int     `json:"ranks"`
-	Size       int     `json:"size"`
-	Count      int     `json:"count"`
-	Type       string  `json:"type"`
-	RedOp      string  `json:"redop"`
-	Root       int     `json:"root"`
-	Registered bool    `json:"registered"`
-	Iters      int     `json:"iters"`
-	Out        timing  `json:"out_of_place"`
-	In         *timing `json:"in_place,omitempty"`
+	Size  int     `json:"size"`
+	Count int     `json:"count"`
+	Type  string  `json:"type"`
+	RedOp string  `json:"redop"`
+	Root  int     `json:"root"`
+	Iters int     `json:"iterations"`
+	Out   timing  `json:"out_of_place"`
+	In    *timing `json:"in_place,omitempty"`
 }
 
 type timing struct {
 	Time  float64 `json:"time"` // µs
 	AlgBW float64 `json:"alg_bw"`
 	BusBW float64 `json:"bus_bw"`
-	Wrong int     `json:"nwrong"`
+	Wrong int     `json:"nwrong"` // −1: not checked
+	*spread
 }
 
-func (p *perf) run(ctx context.Context) (err error) {
-	if p.dt, err = tensor.ParseDType(p.o.DType); err != nil {
+// run measures everything that the options ask for.
+func (p *perf) run(ctx context.Context) error {
+	dts, err := p.o.types()
+	if err != nil {
 		return err
 	}
-	if p.op, err = tensor.ParseOp(p.o.Op); err != nil {
+	ops, err := p.o.ops()
+	if err != nil {
 		return err
 	}
-	sizes := p.o.sizes()
+	roots, err := p.o.roots(p.comm.Size())
+	if err != nil {
+		return err
+	}
+	if p.out, err = newPrinter(ctx, p); err != nil {
+		return err
+	}
 	big := 0
-	for _, s := range sizes {
+	for _, s := range p.o.sizes() {
 		big = max(big, s)
 	}
-	if err := p.allocate(ctx, big/p.dt.Size()+p.comm.Size()); err != nil {
+	var total totals
+	for cycle := 0; cycle < p.o.Cycles || p.o.Cycles == 0; cycle++ {
+		for _, p.dt = range dts {
+			if err := p.allocate(ctx, big/p.dt.Size()+p.comm.Size()); err != nil {
+				return err
+			}
+			for _, p.op = range ops {
+				if _, err := tensor.NewReducer(p.dt, p.op, p.comm.Size()); err != nil && p.o.reduces() {
+					if len(dts) == 1 && len(ops) == 1 {
+						return err
+					}
+					continue
+				}
+				if p.op == tensor.Avg && (p.o.Collective == "scan" || p.o.Collective == "exscan") {
+					continue
+				}
+				for _, p.root = range roots {
+					if err := p.sweep(ctx, &total); err != nil {
+						return err
+					}
+				}
+			}
+			if err := p.free(); err != nil {
+				return err
+			}
+		}
+	}
+	if err := p.out.end(&total); err != nil {
 		return err
 	}
-	p.header()
-	sum, n, wrong := 0.0, 0, 0
-	for _, s := range sizes {
+	if total.wrong > 0 {
+		return fmt.Errorf("%d wrong elements", total.wrong)
+	}
+	return nil
+}
+
+// totals are what the footers say.
+type totals struct {
+	busBW    float64 // sum of n
+	n, wrong int
+}
+
+func (t *totals) mean() float64 { return t.busBW / float64(max(1, t.n)) }
+
+func (p *perf) sweep(ctx context.Context, total *totals) error {
+	for _, s := range p.o.sizes() {
 		r, err := p.measure(ctx, s)
 		if err != nil {
 			return err
 		}
-		p.print(r)
 		for _, t := range []*timing{&r.Out, r.In} {
 			if t != nil {
-				sum, n, wrong = sum+t.BusBW, n+1, wrong+t.Wrong
+				total.busBW += t.BusBW
+				total.n++
+				total.wrong += max(0, t.Wrong)
 			}
 		}
+		p.out.row(r)
 	}
-	p.footer(sum/float64(max(n, 1)), wrong)
-	if wrong > 0 {
-		return fmt.Errorf("%d wrong elements", wrong)
+	return nil
+}
+
+// types takes the one element type and operation of the options.
+func (p *perf) types() error {
+	dts, err := p.o.types()
+	if err != nil {
+		return err
 	}
+	ops, err := p.o.ops()
+	if err != nil {
+		return err
+	}
+	p.dt, p.op = dts[0], ops[0]
 	return nil
 }
 
@@ -133,10 +194,33 @@ func (p *perf) allocate(ctx context.Context, count int) (err error) {
 	return nil
 }
 
+// free gives registered buffers back.
+func (p *perf) free() error {
+	if !p.o.Alloc {
+		return nil
+	}
+	if err := p.comm.Free(p.src); err != nil {
+		return err
+	}
+	return p.comm.Free(p.dst)
+}
+
+// callFor is a collective of a size on the buffers.
+func (p *perf) callFor(name string, size, root int) collective.Call {
+	coll, err := schedule.ParseCollective(name)
+	if err != nil {
+		panic(err) // the options have been checked
+	}
+	n, me := p.comm.Size(), p.comm.Rank()
+	per := size / p.dt.Size() / max(coll.InBlocks(n), coll.OutBlocks(n))
+	in, out := coll.Blocks(me, n, root)
+	return collective.Call{Kind: collective.Kind(coll), Op: p.op, Root: root, Src: p.src.Slice(0, in*per), Dst: p.dst.Slice(0, out*per)}
+}
+
 // measure times one size out of place and, where that exists, in place.
 func (p *perf) measure(ctx context.Context, size int) (*row, error) {
 	w := workFor(p, size)
-	r := &row{Collective: p.o.Collective, Ranks: p.comm.Size(), Size: w.bytes, Count: w.count, Type: p.dt.String(), RedOp: "none", Root: w.root, Registered: p.o.Alloc}
+	r := &row{Size: w.bytes, Count: w.count, Type: p.dt.String(), RedOp: "none", Root: w.root}
 	if w.reduces {
 		r.RedOp = p.op.Name()
 	}
@@ -148,22 +232,17 @@ func (p *perf) measure(ctx context.Context, size int) (*row, error) {
 		if inPlace {
 			call = w.inPlace
 		}
-		t := timing{Wrong: -1}
-		us, iters, err := p.time(ctx, call, w.trips)
+		us, iters, spread, err := p.time(ctx, call, w.trips)
 		if err != nil {
 			return nil, err
 		}
 		r.Iters = iters
-		t.Time = us
-		t.AlgBW = float64(w.bytes) / us / 1e3
+		t := timing{Time: us, AlgBW: float64(w.bytes) / us / 1e3, Wrong: -1, spread: spread}
 		t.BusBW = t.AlgBW * w.factor
-		t.Wrong = 0
 		if p.o.Check && w.verify != nil {
-			bad, err := p.check(ctx, w, call, inPlace)
-			if err != nil {
+			if t.Wrong, err = p.check(ctx, w, call, inPlace); err != nil {
 				return nil, err
 			}
-			t.Wrong = bad
 		}
 		if inPlace {
 			r.In = &t
@@ -172,53 +251,6 @@ func (p *perf) measure(ctx context.Context, size int) (*row, error) {
 		}
 	}
 	return r, nil
-}
-
-// time returns the mean time of a call in µs on the slowest rank.
-func (p *perf) time(ctx context.Context, call func(context.Context) error, trips int) (us float64, iters int, err error) {
-	batch := func(n int) (float64, error) {
-		if err := p.comm.Barrier(ctx); err != nil {
-			return 0, err
-		}
-		t := time.Now()
-		for range n {
-			if err := call(ctx); err != nil {
-				return 0, err
-			}
-		}
-		return p.max(ctx, float64(time.Since(t).Nanoseconds())/1e3/float64(n))
-	}
-	est, err := batch(max(1, min(p.o.Warmup, 1)))
-	if err != nil {
-		return 0, 0, err
-	}
-	iters = p.o.Iters
-	if iters == 0 {
-		budget := float64(p.o.Budget.Microseconds())
-		if est, err = batch(max(1, min(20, int(budget/4/est)))); err != nil {
-			return 0, 0, err
-		}
-		iters = max(3, min(20000, int(budget/est)))
-		if iters > 8 {
-			if est, err = batch(iters / 8); err != nil {
-				return 0, 0, err
-			}
-			iters = max(3, min(20000, int(budget/est)))
-		}
-	} else if p.o.Warmup > 1 {
-		if _, err = batch(p.o.Warmup - 1); err != nil {
-			return 0, 0, err
-		}
-	}
-	us, err = batch(iters)
-	return us / float64(trips), iters, err
-}
-
-// max combines a number over the ranks.
-func (p *perf) max(ctx context.Context, v float64) (float64, error) {
-	b := []float64{v}
-	err := p.comm.AllReduce(ctx, tensor.Of(b), tensor.Of(b), tensor.Max)
-	return b[0], err
 }
 
 // check makes one more call on known data and counts wrong elements over all ranks.

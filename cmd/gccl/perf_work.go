@@ -20,7 +20,7 @@ type work struct {
 }
 
 // workFor builds the work of a size. Data: element i of rank r is (i + 17r) mod 5, whose sums and
-// products are exact in every type that the ranks' number permits.
+// products are exact (see pattern).
 func workFor(p *perf, size int) *work {
 	n, me, es := p.comm.Size(), p.comm.Rank(), p.dt.Size()
 	w := &work{count: size / es, root: -1, factor: 1, trips: 1}
@@ -43,9 +43,9 @@ func workFor(p *perf, size int) *work {
 	small := func(t tensor.Tensor) tensor.Tensor { return t.Slice(0, per) }
 	switch p.o.Collective {
 	case "reduce", "broadcast", "gather", "scatter":
-		w.root = p.o.Root
+		w.root = p.root
 	}
-	root := p.o.Root
+	root := p.root
 	c := p.comm
 	pat := pattern{dt: p.dt, op: p.op, n: n}
 	switch p.o.Collective {
@@ -72,6 +72,17 @@ func workFor(p *perf, size int) *work {
 		w.inPlace = func(ctx context.Context) error { return c.Scan(ctx, dst, dst, p.op) }
 		w.prepare = func(ip bool) { pat.put(pick(ip, dst, src), 0, me); pat.spoil(ip, dst) }
 		w.verify = func(bool) int { return pat.wrongReduced(dst, 0, me+1) }
+	case "exscan":
+		w.reduces = true
+		w.call = func(ctx context.Context) error { return c.Exscan(ctx, dst, src, p.op) }
+		w.inPlace = func(ctx context.Context) error { return c.Exscan(ctx, dst, dst, p.op) }
+		w.prepare = func(ip bool) { pat.put(pick(ip, dst, src), 0, me); pat.spoil(ip, dst) }
+		w.verify = func(bool) int {
+			if me == 0 {
+				return 0 // its destination stays as it was
+			}
+			return pat.wrongReduced(dst, 0, me)
+		}
 	case "broadcast":
 		w.call = func(ctx context.Context) error { return c.Broadcast(ctx, dst, src, root) }
 		w.inPlace = func(ctx context.Context) error { return c.Broadcast(ctx, dst, dst, root) }

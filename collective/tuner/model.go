@@ -52,9 +52,13 @@ func (t *Tuner) predict(o *option, q Query) int64 {
 	windows, chunk := o.split(q.Bytes)
 	ch := int64(o.channels)
 	lent := q.Registered && p.lazy && chunk >= lendMin
+	segments := int64(1)
+	if slot := int64(min(t.cfg.SlotBytes, segmentBytes)); !lent && chunk > slot {
+		segments = (chunk + slot - 1) / slot
+	}
 
 	per := func(c costs, messages, sent, got, reduced int) (cpu int64) {
-		cpu = ch * int64(messages) * c.message
+		cpu = ch * int64(messages) * segments * c.message
 		if !lent || c.lent == c.receive {
 			cpu += ch * int64(sent) * chunk * c.send
 		}

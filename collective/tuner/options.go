@@ -46,7 +46,7 @@ func (t *Tuner) refuse(i int, in *schedule.Info, q Query) string {
 	case q.Ordered && !in.Ordered:
 		return "the operation does not commute, and the algorithm reorders"
 	}
-	if !q.Free && !t.cfg.Rules.allows(i, q.Collective, q.Bytes) {
+	if !q.Free && !t.cfg.Rules.Allows(i, q.Collective, q.Bytes) {
 		return "excluded by GCCL_ALGO"
 	}
 	p, err := t.profile(i, in)
@@ -68,7 +68,7 @@ func (t *Tuner) refuse(i int, in *schedule.Info, q Query) string {
 			return "results are to be reproducible, and it rounds partial results of this type"
 		}
 	}
-	if t.cfg.Hosts == nil && twoLevel(in) && !t.cfg.Rules.names(i, q) {
+	if t.cfg.Hosts == nil && TwoLevel(in) && !t.cfg.Rules.names(i, q) {
 		return "two levels are for several hosts"
 	}
 	return ""
@@ -127,10 +127,10 @@ func (t *Tuner) chunk(wanted int, p *profile, q Query) int {
 	return wanted
 }
 
-// chunkChoices: a slot; of chains and trees also less, which fills them sooner; of lent memory
+// chunkChoices: a slot, or a few, for fewer windows to wait in; of chains and trees also less, which fills them sooner; of lent memory
 // also more, which means fewer messages.
 func (t *Tuner) chunkChoices(p *profile, q Query) []int {
-	wanted := []int{0}
+	wanted := []int{0, 4 * t.cfg.SlotBytes}
 	if q.Registered && p.lazy {
 		wanted = append(wanted, 1*mib, 2*mib)
 	}

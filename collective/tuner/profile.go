@@ -112,7 +112,7 @@ func netSteps(in *schedule.Info, size int, shape schedule.Shape, p *profile) int
 	if shape.Hosts == nil || p.messages == 0 {
 		return 0
 	}
-	if twoLevel(in) {
+	if TwoLevel(in) {
 		hosts := 0
 		for _, h := range shape.Hosts {
 			hosts = max(hosts, h+1)
@@ -126,9 +126,9 @@ func netSteps(in *schedule.Info, size int, shape schedule.Shape, p *profile) int
 	return (p.steps*p.netMessages + p.messages - 1) / p.messages
 }
 
-// twoLevel tells whether the algorithm goes by who shares a host: whether it costs something else on
+// TwoLevel tells whether the algorithm goes by who shares a host: whether it costs something else on
 // one host than on as many hosts as ranks.
-func twoLevel(in *schedule.Info) bool {
+func TwoLevel(in *schedule.Info) bool {
 	const size = 8
 	apart := schedule.Shape{Hosts: make([]int, size)}
 	for r := range size {

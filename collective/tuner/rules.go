@@ -254,8 +254,8 @@ func collectives() string {
 	return strings.Join(names, ", ")
 }
 
-// allows tells whether algorithm i may serve a collective of so many bytes.
-func (r *Rules) allows(i int, coll schedule.Collective, bytes int) bool {
+// Allows tells whether algorithm i may serve a collective of so many bytes.
+func (r *Rules) Allows(i int, coll schedule.Collective, bytes int) bool {
 	for _, s := range r.byCollective[coll] {
 		if s.from <= bytes && bytes < s.to {
 			return s.allowed[i]

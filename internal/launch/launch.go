@@ -33,6 +33,12 @@ type Job struct {
 	Stdout, Stderr io.Writer
 	// Prefix puts "[rank] " before every line.
 	Prefix bool
+	// Bind keeps rank r on the core of number r, modulo their count, of those this process may use.
+	// It has no effect where the system has no such call.
+	Bind bool
+	// Torch also sets torchrun's variables, for programs that know only those. MASTER_PORT is free
+	// when Run looks, and for the program's own use.
+	Torch bool
 	// Grace is how long ranks have between SIGTERM and SIGKILL once one has failed; 0: 2 seconds.
 	Grace time.Duration
 	// Survive leaves the other ranks alone when one fails: they are to notice and go on, or end, by
@@ -86,6 +92,12 @@ func (j *Job) Run(ctx context.Context) error {
 	if out.err == nil {
 		out.err = os.Stderr
 	}
+	master := ""
+	if j.Torch {
+		if master, err = freePort(); err != nil {
+			return err
+		}
+	}
 	cmds := make([]*exec.Cmd, 0, j.Size)
 	ends := make(chan ended, j.Size)
 	var fail error
@@ -94,6 +106,9 @@ func (j *Job) Run(ctx context.Context) error {
 		cmd.Env = append(os.Environ(), j.Env...)
 		cmd.Env = append(cmd.Env, "GCCL_RANK="+strconv.Itoa(r), "GCCL_SIZE="+strconv.Itoa(j.Size),
 			"GCCL_LOCAL_RANK="+strconv.Itoa(r), "GCCL_LOCAL_SIZE="+strconv.Itoa(j.Size), "GCCL_ROOT="+root)
+		if j.Torch {
+			cmd.Env = append(cmd.Env, torchEnv(r, j.Size, master)...)
+		}
 		if r == 0 {
 			cmd.ExtraFiles = []*os.File{file}
 			cmd.Env = append(cmd.Env, RootFD+"=3")
@@ -106,7 +121,13 @@ func (j *Job) Run(ctx context.Context) error {
 		stdout, stderr := out.writer(prefix, false), out.writer(prefix, true)
 		cmd.Stdout, cmd.Stderr = stdout, stderr
 		cmd.WaitDelay = time.Second // for grandchildren that keep the pipes
-		if err := cmd.Start(); err != nil {
+		restore := func() {}
+		if j.Bind {
+			restore = affinity(r) // which the child inherits
+		}
+		err := cmd.Start()
+		restore()
+		if err != nil {
 			fail = &ExitError{Rank: r, Code: 127, Err: err}
 			break
 		}
