@@ -32,7 +32,10 @@ type Options struct {
 	// Links are the links to try. Nil: the tightest ones that the schedule's Ahead allows, for
 	// chunks of one segment and of several. Empty: none.
 	Links []Links
-	// Channels is the number of copies of the algorithm (see [schedule.Channels]); 0 means 1.
+	// Channels is the most copies of the algorithm (see [schedule.Channels]) to prove it for, from
+	// one up; 0 means 1. That copies share nothing is checked; what each of them does is then
+	// proved once. The Report is that of one copy, or of the worse where a copy of several cuts
+	// its spans.
 	Channels int
 	// SkipOrder leaves out races, Early and Lazy, whose cost grows with the square of the ranks.
 	SkipOrder bool
@@ -87,38 +90,51 @@ func check(size int, opts Options, next func(int) (schedule.Schedule, error)) (R
 	if opts.Windows == 0 {
 		opts.Windows = 2
 	}
-	p, err := machine.New(size, func(rank int) (schedule.Schedule, error) {
+	cut := false // whether a copy of several is another schedule than a single one
+	rep, err := program(size, opts, func(rank int) (schedule.Schedule, error) {
 		s, err := next(rank)
-		if err == nil && opts.Channels > 1 {
-			if err = s.Validate(); err == nil {
-				s = schedule.Channels(s, opts.Channels)
-			}
+		if err != nil || opts.Channels < 2 {
+			return s, err
+		}
+		if err = s.Validate(); err == nil {
+			var one schedule.Schedule
+			one, err = copyOf(&s, opts.Channels)
+			cut = cut || !sameLanes(one.Lanes, s.Lanes)
 		}
 		return s, err
 	})
-	if err != nil {
-		return Report{}, wrap(err)
-	}
-	if err := p.Pairs(); err != nil {
-		return Report{}, wrap(err)
-	}
-	rep := describe(p)
-	modes := []bool{false, true}
-	if p.Heads[0].Disjoint || opts.SkipInPlace {
-		modes = modes[:1]
-	}
-	for _, inPlace := range modes {
-		if err := run(p, opts, inPlace, &rep); err != nil {
-			if inPlace {
-				err = fmt.Errorf("in place: %w", err)
+	if err == nil && cut {
+		var of Report
+		of, err = program(size, opts, func(rank int) (schedule.Schedule, error) {
+			s, err := next(rank)
+			if err == nil {
+				s, err = copyOf(&s, 2)
 			}
-			return Report{}, wrap(err)
-		}
+			return s, err
+		})
+		rep.Steps, rep.Sends = max(rep.Steps, of.Steps), max(rep.Sends, of.Sends)
+		rep.Early, rep.Lazy = rep.Early && of.Early, rep.Lazy && of.Lazy
 	}
-	if err := deadlocks(p, opts.Links); err != nil {
-		return Report{}, wrap(err)
+	if err != nil {
+		return Report{}, fmt.Errorf("verify: %w", err)
 	}
 	return rep, nil
+}
+
+// program verifies the schedules of one channel.
+func program(size int, opts Options, next func(int) (schedule.Schedule, error)) (Report, error) {
+	p, err := machine.New(size, next)
+	if err != nil {
+		return Report{}, err
+	}
+	if err := p.Pairs(); err != nil {
+		return Report{}, err
+	}
+	rep := describe(p)
+	if err := run(p, opts, &rep); err != nil {
+		return Report{}, err
+	}
+	return rep, deadlocks(p, opts.Links)
 }
 
 func wrap(err error) error { return fmt.Errorf("verify: %w", err) }
@@ -138,53 +154,71 @@ func describe(p *machine.Program) Report {
 	return rep
 }
 
-// run checks values, races, Early and Lazy, and measures the cost. The fused order of units is the
-// weaker one where spans are longer than one chunk, and the same as the plain one elsewhere; cost
-// is that of streamed groups.
-func run(p *machine.Program, opts Options, inPlace bool, rep *Report) error {
-	domain := newTerms(p.Heads[0].Collective, len(p.Heads))
-	values := machine.NewValues[term](p, opts.Windows, inPlace, domain)
-	handlers := []machine.Handler{values}
-	var cost *machine.Cost
-	if !inPlace {
-		cost = machine.NewCost(p)
-		handlers = append(handlers, cost)
+// run checks values, races, Early and Lazy, out of place and in place, and measures the cost. The
+// fused order of units is the weaker one where groups stream spans longer than one chunk, and the
+// same as the plain one elsewhere; cost is that of streamed groups.
+func run(p *machine.Program, opts Options, rep *Report) error {
+	modes := []bool{false, true}
+	if p.Heads[0].Disjoint || opts.SkipInPlace {
+		modes = modes[:1]
 	}
-	var order *machine.Order
+	domain := newTerms(p.Heads[0].Collective, len(p.Heads))
+	cost := machine.NewCost(p)
+	handlers := []machine.Handler{cost}
+	values := make([]*machine.Values[term], len(modes))
+	for i, inPlace := range modes {
+		values[i] = machine.NewValues[term](p, opts.Windows, inPlace, domain)
+		if inPlace { // what is wrong in place is told only if all is well out of place
+			handlers = append(handlers, values[i].Quiet())
+		} else {
+			handlers = append(handlers, values[i])
+		}
+	}
+	var orders []*machine.Order // fused and, where it differs, plain
 	if !opts.SkipOrder {
-		order = machine.NewOrder(p, opts.Windows, inPlace)
-		handlers = append(handlers, order)
+		orders = append(orders, machine.NewOrder(p, opts.Windows, modes...))
+		handlers = append(handlers, orders[0])
 	}
 	if err := machine.Run(p, machine.Config{Windows: opts.Windows, Fused: true}, handlers...); err != nil {
 		return err
 	}
-	if err := results(p, values, domain, opts.Windows, rep); err != nil {
-		return err
+	if !opts.SkipOrder && p.Streams() {
+		orders = append(orders, machine.NewOrder(p, opts.Windows, modes...))
+		if err := machine.Run(p, machine.Config{Windows: opts.Windows}, orders[1]); err != nil {
+			return err
+		}
 	}
-	if cost != nil {
-		rep.Steps, rep.Sends, rep.ChunkTimes = cost.Longest()
-		rep.Sent, rep.Reduced = cost.Busiest()
-	}
-	if order == nil {
+	rep.Steps, rep.Sends, rep.ChunkTimes = cost.Longest()
+	rep.Sent, rep.Reduced = cost.Busiest()
+	if opts.SkipOrder {
 		rep.Early, rep.Lazy = false, false
-		return nil
 	}
-	if err := promises(p, order, rep); err != nil {
-		return err
+	for i, inPlace := range modes {
+		err := values[i].Err()
+		if err == nil {
+			err = results(p, values[i], domain, opts.Windows, rep)
+		}
+		for _, order := range orders {
+			if err == nil {
+				err = promises(p, order.View(i), rep)
+			}
+		}
+		switch {
+		case err != nil && inPlace:
+			return fmt.Errorf("in place: %w", err)
+		case err != nil:
+			return err
+		}
 	}
-	if !p.LongSpans() {
-		return nil
-	}
-	order = machine.NewOrder(p, opts.Windows, inPlace)
-	if err := machine.Run(p, machine.Config{Windows: opts.Windows}, order); err != nil {
-		return err
-	}
-	return promises(p, order, rep)
+	return nil
 }
 
-// promises holds Early and Lazy against what order found.
-func promises(p *machine.Program, order *machine.Order, rep *Report) error {
-	early, lazy, both := order.Early(), order.Lazy(), order.Both()
+// promises holds Early and Lazy against what was found, if there is no race.
+func promises(p *machine.Program, memory *machine.View, rep *Report) error {
+	if err := memory.Race(); err != nil {
+		return err
+	}
+	early, lazy, both := memory.Early(), memory.Lazy(), memory.Both()
 	rep.Early = rep.Early && early == nil
 	rep.Lazy = rep.Lazy && lazy == nil
 	h := &p.Heads[0]

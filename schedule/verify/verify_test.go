@@ -332,3 +332,19 @@ func TestManyRanks(t *testing.T) {
 	_, err = verify.All(all, verify.Options{SkipOrder: true})
 	require.EqualError(t, err, "verify: window 0 rank 100 out[0]: some contributions are missing or come twice")
 }
+
+// TestChannels verifies channels as they run, all at once, which Options.Channels does not.
+func TestChannels(t *testing.T) {
+	for _, info := range ring.Algorithms() {
+		for size := 1; size <= 5; size++ {
+			for n := 2; n <= 4; n++ {
+				all := verifytest.Schedules(t, info.Make, size, schedule.Shape{Pieces: 2})
+				for r := range all {
+					all[r] = schedule.Channels(all[r], n)
+				}
+				_, err := verify.All(all, verify.Options{})
+				require.NoError(t, err, "%s, %d ranks, %d channels", info.Name, size, n)
+			}
+		}
+	}
+}

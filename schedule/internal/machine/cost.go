@@ -13,7 +13,7 @@ type Cost struct {
 	now     []clock // by lane
 	sent    []int   // by rank: chunks
 	reduced []int   // by rank: chunks
-	queue   []queue[clock]
+	queues  queues[clock]
 	marks   marks[clock]
 }
 
@@ -29,7 +29,7 @@ func NewCost(p *Program) *Cost {
 	return &Cost{
 		p: p, now: make([]clock, len(p.Lanes)),
 		sent: make([]int, len(p.Heads)), reduced: make([]int, len(p.Heads)),
-		queue: make([]queue[clock], len(p.Links)), marks: newMarks[clock](p, 1),
+		queues: newQueues[clock](p, 1), marks: newMarks[clock](p, 1),
 	}
 }
 
@@ -48,9 +48,9 @@ func (c *Cost) Unit(lane, _ int32, st *Step, window, unit int) {
 		c.sent[rank]++
 		m := *now
 		m.messages++
-		c.queue[st.Link].push(m)
+		c.queues.push(st.Link, m)
 	case st.Op.Receives():
-		now.join(c.queue[st.Link].pop())
+		now.join(c.queues.pop(st.Link))
 	}
 	if st.Op == schedule.RecvReduce || st.Op == schedule.Combine {
 		c.reduced[rank]++

@@ -193,7 +193,7 @@ func TestOrderAgainstDumb(t *testing.T) {
 		race := Run(p, Config{}, order)
 		verdicts := [ways]error{race, race, race}
 		if race == nil {
-			verdicts[landing], verdicts[lent] = order.Early(), order.Lazy()
+			verdicts[landing], verdicts[lent] = order.View(0).Early(), order.View(0).Lazy()
 		}
 		for how, verdict := range verdicts {
 			differs := false

@@ -111,13 +111,26 @@ func (p *Program) owner(rank int32, b schedule.Buf, i int32) [2]int32 {
 	return [2]int32{-1, -1}
 }
 
-// LongSpans tells whether any step moves more than one chunk.
-func (p *Program) LongSpans() bool {
-	for i := range p.Lanes {
-		for j := range p.Lanes[i].Steps {
-			if p.Lanes[i].Steps[j].Count > 1 {
+// Streams tells whether any streamed group of several steps moves more than one chunk: elsewhere
+// the chunks of a run move in the same order whether it is fused or not.
+func (p *Program) Streams() bool {
+	for l := range p.Lanes {
+		first := int32(0)
+		for _, end := range p.Lanes[l].groups {
+			if end > first+1 && p.Lanes[l].Steps[first].Count > 1 {
 				return true
 			}
+			first = end
+		}
+	}
+	return false
+}
+
+// Groups tells whether any streamed group has several steps: elsewhere a fused run is a plain one.
+func (p *Program) Groups() bool {
+	for l := range p.Lanes {
+		if len(p.Lanes[l].groups) < len(p.Lanes[l].Steps) {
+			return true
 		}
 	}
 	return false

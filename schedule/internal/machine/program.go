@@ -45,6 +45,7 @@ type Link struct {
 	producer, consumer  int32 // lanes; −1: that rank has no such lane
 	firstSend, lastSend int32 // steps; −1: none
 	firstRecv, lastRecv int32
+	base                int32 // chunks that the links before this one carry in a window
 }
 
 // Program is the schedules of all ranks. It does not change once made; any number of runs may use
@@ -54,6 +55,7 @@ type Program struct {
 	Lanes []Lane
 	Links []Link
 	first []int32 // first[r] is the index of rank r's lane 0; first[size] = len(Lanes)
+	sent  int32   // chunks that all links carry in a window
 }
 
 // New takes the schedules of the ranks 0…size−1 from next, one after the other, and keeps none of
@@ -189,6 +191,12 @@ func (p *Program) resolve() {
 		k := &p.Links[i]
 		lane := k.consumer // its number until now
 		k.producer, k.consumer = at(k.From, lane), at(k.To, lane)
+		k.base = p.sent
+		for i := k.firstSend; i >= 0; {
+			st := &p.Lanes[k.producer].Steps[i]
+			p.sent += st.Count
+			i = st.next
+		}
 	}
 	for l := range p.Lanes {
 		for i := range p.Lanes[l].Steps {

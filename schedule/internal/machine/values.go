@@ -24,8 +24,8 @@ type Values[V any] struct {
 	domain  Domain[V]
 	held    []V
 	state   []state
-	partial [][]V      // by lane and unit: what an n-ary step has built so far
-	queues  []queue[V] // by link
+	partial [][]V // by lane and unit: what an n-ary step has built so far
+	queues  queues[V]
 	err     error
 }
 
@@ -47,7 +47,7 @@ func NewValues[V any](p *Program, windows int, inPlace bool, domain Domain[V]) *
 		layout: l, domain: domain,
 		held: make([]V, l.places()), state: make([]state, l.places()),
 		partial: make([][]V, len(p.Lanes)),
-		queues:  make([]queue[V], len(p.Links)),
+		queues:  newQueues[V](p, l.windows),
 	}
 }
 
@@ -102,12 +102,12 @@ func (v *Values[V]) unit(lane, step int32, rank int, st *Step, window, unit int)
 	}
 	switch st.Op {
 	case schedule.Send:
-		v.queues[st.Link].push(operand)
+		v.queues.push(st.Link, operand)
 		return nil
 	case schedule.Recv:
-		got = v.queues[st.Link].pop()
+		got = v.queues.pop(st.Link)
 	case schedule.RecvReduce:
-		got, err = v.reduce(operand, v.queues[st.Link].pop(), st.Left)
+		got, err = v.reduce(operand, v.queues.pop(st.Link), st.Left)
 	case schedule.Copy:
 		got = operand
 	case schedule.Combine:
@@ -136,6 +136,13 @@ func (v *Values[V]) unit(lane, step int32, rank int, st *Step, window, unit int)
 	return nil
 }
 
+// Quiet is v as a handler whose errors do not stop the run; [Values.Err] has them in the end.
+func (v *Values[V]) Quiet() Handler { return quiet[V]{v} }
+
+type quiet[V any] struct{ *Values[V] }
+
+func (quiet[V]) Err() error { return nil }
+
 // reduce puts the second operand on the right, or with left on the left.
 func (v *Values[V]) reduce(a, b V, left bool) (V, error) {
 	if left {
@@ -161,26 +168,4 @@ func (v *Values[V]) read(rank int, b schedule.Buf, chunk, window int) (V, error)
 		return v.held[i], fmt.Errorf("reads %v: %w", schedule.At(b, chunk), errUnwritten)
 	}
 	return v.held[i], nil
-}
-
-// queue is first in, first out.
-type queue[T any] struct {
-	items []T
-	head  int
-}
-
-func (q *queue[T]) push(x T) {
-	if q.head == len(q.items) {
-		q.items, q.head = q.items[:0], 0
-	}
-	q.items = append(q.items, x)
-}
-
-// pop must not be called on an empty queue.
-func (q *queue[T]) pop() T {
-	x := q.items[q.head]
-	var zero T
-	q.items[q.head] = zero
-	q.head++
-	return x
 }
