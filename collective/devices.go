@@ -18,7 +18,10 @@ func (s *devices) get(name string, cfg *Config) (rdma.Device, error) {
 		}
 	}
 	d, err := openProvider(name, cfg)
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrUnavailable):
+		return nil, err
+	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	s.list = append(s.list, d)

@@ -3,6 +3,8 @@ package collective
 import (
 	"errors"
 	"fmt"
+
+	"github.com/gccl/gccl/rdma"
 )
 
 // The kinds of errors, for errors.Is.
@@ -18,7 +20,7 @@ var (
 	// ErrClosed: the communicator was closed or aborted on this rank.
 	ErrClosed = errors.New("communicator closed")
 	// ErrUnavailable: no provider reaches a rank, or the wanted one cannot work here.
-	ErrUnavailable = errors.New("provider unavailable")
+	ErrUnavailable = rdma.ErrUnavailable
 	// ErrInternal: a peer sent what no correct peer sends, or an invariant broke.
 	ErrInternal = errors.New("internal error")
 )
