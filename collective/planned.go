@@ -86,6 +86,7 @@ func (c *Comm) keyFor(call *Call, sh *shape) planKey {
 
 // planFor returns the plan of a checked call, from the cache if it is there.
 func (c *Comm) planFor(call *Call, sh *shape) (*planned, error) {
+	c.lastCall = callKey{} // lastPlan may become another's: only ready pairs them again
 	key := c.keyFor(call, sh)
 	if p := c.lastPlan; p != nil && p.key == key && (!key.uneven || p.shape.same(sh)) {
 		return p, nil

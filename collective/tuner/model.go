@@ -50,7 +50,7 @@ func (t *Tuner) predict(o *option, q Query) int64 {
 	p := o.profile
 	loc, net := model[t.cfg.Local], model[t.cfg.Net]
 	windows, chunk := o.split(q.Bytes)
-	ch := int64(o.channels)
+	ch := int64(o.Channels)
 	lent := q.Registered && p.lazy && chunk >= lendMin
 	segments := int64(1)
 	if slot := int64(min(t.cfg.SlotBytes, segmentBytes)); !lent && chunk > slot {
@@ -95,7 +95,7 @@ func (t *Tuner) predict(o *option, q Query) int64 {
 
 // split is how many windows the option needs, and the bytes of a chunk in one of them.
 func (o *option) split(bytes int) (windows, chunk int64) {
-	parts := int64(max(1, o.profile.chunks) * o.channels)
+	parts := int64(max(1, o.profile.chunks) * o.Channels)
 	windows = 1
 	if o.Chunk > 0 {
 		per := parts * int64(o.Chunk)

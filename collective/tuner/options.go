@@ -2,6 +2,7 @@ package tuner
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gccl/gccl/schedule"
 )
@@ -9,25 +10,33 @@ import (
 // options lists every algorithm of the collective: refused, or with each set of parameters that is
 // worth looking at.
 func (t *Tuner) options(q Query) (list []option) {
+	row := t.defaultFor(q)
 	for i := range t.cfg.Catalog {
 		in := &t.cfg.Catalog[i]
 		if in.Collective != q.Collective {
 			continue
 		}
-		base := option{Candidate: Candidate{Algorithm: in.Name, Index: i, Channels: 1}, channels: 1}
+		base := option{Candidate: Candidate{Algorithm: in.Name, Index: i, Channels: 1}}
 		if base.Refused = t.refuse(i, in, q); base.Refused != "" {
 			list = append(list, base)
 			continue
 		}
 		base.profile, _ = t.profile(i, in)
+		add := func(channels, chunk int) {
+			o := base
+			o.Channels, o.Chunk = channels, chunk
+			o.Predicted = duration(t.predict(&o, q))
+			o.Measured = t.cfg.File.time(t, &o, q)
+			list = append(list, o)
+		}
+		first := len(list)
 		for _, ch := range t.channelChoices(base.profile, q) {
 			for _, chunk := range t.chunkChoices(base.profile, q) {
-				o := base
-				o.Channels, o.channels, o.Chunk = ch, ch, chunk
-				o.Predicted = duration(t.predict(&o, q))
-				o.Measured = t.cfg.File.time(t, &o, q)
-				list = append(list, o)
+				add(ch, chunk)
 			}
+		}
+		if row != nil && row.algorithm == in.Name && !slices.ContainsFunc(list[first:], func(o option) bool { return t.fits(row, &o, q) }) {
+			add(t.channels(row.channels, base.profile), t.chunk(row.chunk, base.profile, q))
 		}
 	}
 	return list
@@ -145,4 +154,9 @@ func (t *Tuner) chunkChoices(p *profile, q Query) []int {
 		}
 	}
 	return list
+}
+
+// fits tells whether an option has the parameters of a row of the defaults.
+func (t *Tuner) fits(r *row, o *option, q Query) bool {
+	return o.Channels == t.channels(r.channels, o.profile) && o.Chunk == t.chunk(r.chunk, o.profile, q)
 }

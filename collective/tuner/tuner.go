@@ -116,8 +116,7 @@ type Tuner struct {
 // option is a candidate with its profile.
 type option struct {
 	Candidate
-	channels int
-	profile  *profile
+	profile *profile
 }
 
 // New returns a tuner.
@@ -211,8 +210,8 @@ func (t *Tuner) decide(q Query) (list []option, best int, why string) {
 	}
 	if r := t.defaultFor(q); r != nil {
 		for i := range list {
-			if o := &list[i]; o.Refused == "" && o.Algorithm == r.algorithm && o.Channels == t.channels(r.channels, o.profile) && o.Chunk == t.chunk(r.chunk, o.profile, q) {
-				return list, i, "measured default for " + r.provider
+			if o := &list[i]; o.Refused == "" && o.Algorithm == r.algorithm && t.fits(r, o, q) {
+				return list, i, "default for " + r.provider + ", as measured (docs/tuning.md)"
 			}
 		}
 	}
