@@ -1,0 +1,94 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/gccl/gccl/collective"
+)
+
+const defaultBudget = 30 * time.Millisecond
+
+// options are the flags, first as given, then completed.
+type options struct {
+	ranks, colls, sizes, configs string
+
+	Ranks      []int
+	Colls      []string
+	Sizes      []int // nil: as fit the number of ranks
+	Configs    []string
+	Rounds     int
+	Budget     time.Duration
+	Quick      bool
+	MaxForeign float64
+	Out, Docs  string
+	Report     string
+}
+
+// collectives in the order of the report. A ping-pong has two ranks.
+var collectives = []string{"allreduce", "broadcast", "allgather", "reducescatter", "reduce", "alltoall", "barrier", "pingpong", "sendrecv"}
+
+func (o *options) complete() error {
+	if o.Quick {
+		o.ranks, o.Rounds = "2,4", 1
+		if o.colls == "" {
+			o.colls = "allreduce,broadcast,allgather,barrier"
+		}
+		if o.sizes == "" {
+			o.sizes = "8,4K,64K,1M,16M"
+		}
+		if o.configs == "" {
+			o.configs = "gccl,gccl-alloc,gccl-tcp,ompi,ompi-ucx,ompi-yield1,ompi-ucx-yield1,mpich,gloo,ompi-tcp,ompi-tcp-yield1"
+		}
+	}
+	for _, s := range list(o.ranks) {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 2 || n > 64 {
+			return fmt.Errorf("--ranks %q: from 2 to 64", s)
+		}
+		o.Ranks = append(o.Ranks, n)
+	}
+	for _, s := range list(o.sizes) {
+		n, err := collective.ParseBytes(s)
+		if err != nil || n < 4 || n > 1<<30 {
+			return fmt.Errorf("--sizes %q: from 4 to 1G", s)
+		}
+		o.Sizes = append(o.Sizes, n)
+	}
+	o.Colls = list(o.colls)
+	for _, c := range o.Colls {
+		if !slices.Contains(collectives, c) {
+			return fmt.Errorf("--coll %q: there are %s", c, strings.Join(collectives, ", "))
+		}
+	}
+	if len(o.Colls) == 0 {
+		o.Colls = collectives
+	}
+	o.Configs = list(o.configs)
+	if o.Rounds < 1 || o.Budget <= 0 {
+		return fmt.Errorf("--rounds %d --budget %v: both must be positive", o.Rounds, o.Budget)
+	}
+	return nil
+}
+
+func list(s string) []string {
+	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
+}
+
+// sizesFor are the sizes of a collective: the more ranks, the fewer and the smaller.
+func (o *options) sizesFor(coll string, ranks int) []int {
+	switch {
+	case coll == "barrier":
+		return []int{0}
+	case len(o.Sizes) > 0:
+		return o.Sizes
+	case ranks <= 2:
+		return []int{8, 64, 256, 1 << 10, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20}
+	case ranks <= 4:
+		return []int{8, 256, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20}
+	}
+	return []int{8, 4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20}
+}
