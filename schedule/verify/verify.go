@@ -67,18 +67,21 @@ type Report struct {
 
 // Check verifies what alg makes for all ranks of a size.
 func Check(alg schedule.Algorithm, c schedule.Collective, size int, shape schedule.Shape, opts Options) (Report, error) {
-	return check(size, opts, func(rank int) (schedule.Schedule, error) {
-		s, err := alg(rank, size, shape)
-		switch {
-		case err != nil:
-			return s, err
-		case s.Collective != c:
-			return s, fmt.Errorf("the schedule is for %v, not %v", s.Collective, c)
-		case c.Rooted() && s.Root != shape.Root:
-			return s, fmt.Errorf("root %d, not %d", s.Root, shape.Root)
-		}
-		return s, nil
-	})
+	return check(size, opts, func(rank int) (schedule.Schedule, error) { return serve(alg, c, rank, size, shape) })
+}
+
+// serve makes the schedule of one rank, which must be for c and the root of shape.
+func serve(alg schedule.Algorithm, c schedule.Collective, rank, size int, shape schedule.Shape) (schedule.Schedule, error) {
+	s, err := alg(rank, size, shape)
+	switch {
+	case err != nil:
+		return s, err
+	case s.Collective != c:
+		return s, fmt.Errorf("the schedule is for %v, not %v", s.Collective, c)
+	case c.Rooted() && s.Root != shape.Root:
+		return s, fmt.Errorf("root %d, not %d", s.Root, shape.Root)
+	}
+	return s, nil
 }
 
 // All verifies given schedules, one per rank in the order of the ranks.

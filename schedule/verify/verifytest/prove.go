@@ -48,11 +48,7 @@ func (p *prover) prove(shapes func(size int) []schedule.Shape) error {
 	g.SetLimit(runtime.GOMAXPROCS(0))
 	for _, size := range small() {
 		for _, shape := range shapes(size) {
-			for _, root := range someRoots(p.info.Collective, size) {
-				rooted := shape
-				rooted.Root = root
-				g.Go(func() error { return p.size(size, rooted) })
-			}
+			g.Go(func() error { return p.size(size, shape) })
 		}
 	}
 	if err := g.Wait(); err != nil {
@@ -130,12 +126,27 @@ type prover struct {
 	lazy   bool
 }
 
+// size proves a size and shape for all roots that are to be tried.
 func (p *prover) size(size int, shape schedule.Shape) error {
 	opts := verify.Options{Channels: 2}
 	if Proving() {
 		opts.Channels = 4
 	}
-	if err := p.one(size, shape, opts); err != nil {
+	var served []int
+	for _, root := range someRoots(p.info.Collective, size) {
+		shape.Root = root
+		if p.supports(size, shape) {
+			served = append(served, root)
+		} else if err := p.refuses(size, shape); err != nil {
+			return fmt.Errorf("%d ranks, shape %+v: %w", size, shape, err)
+		}
+	}
+	err := verify.Roots(p.info.Make, p.info.Collective, size, shape, served, opts, func(root int, rep verify.Report) error {
+		rooted := shape
+		rooted.Root = root
+		return p.promised(size, rooted, rep, true)
+	})
+	if err != nil {
 		return fmt.Errorf("%d ranks, shape %+v: %w", size, shape, err)
 	}
 	return nil
@@ -162,7 +173,11 @@ func (p *prover) large(size int, shape schedule.Shape) error {
 	}
 	// Every chunk on its way carries a clock as long as there are lanes.
 	skip := size*units*size*len(s.Lanes) > 1<<27
-	if err := p.one(size, shape, verify.Options{Windows: 1, SkipOrder: skip}); err != nil {
+	rep, err := verify.Check(p.info.Make, p.info.Collective, size, shape, verify.Options{Windows: 1, SkipOrder: skip})
+	if err == nil {
+		err = p.promised(size, shape, rep, !skip)
+	}
+	if err != nil {
 		return fmt.Errorf("%d ranks, shape %+v: %w", size, shape, err)
 	}
 	return nil
@@ -182,15 +197,9 @@ func (p *prover) refuses(size int, shape schedule.Shape) error {
 	return nil
 }
 
-func (p *prover) one(size int, shape schedule.Shape, opts verify.Options) error {
-	if !p.supports(size, shape) {
-		return p.refuses(size, shape)
-	}
-	rep, err := verify.Check(p.info.Make, p.info.Collective, size, shape, opts)
-	if err != nil {
-		return err
-	}
-	if err := p.promises(size, shape, rep, !opts.SkipOrder); err != nil {
+// promised holds everything in Info against the report; ordered says that Early and Lazy are known.
+func (p *prover) promised(size int, shape schedule.Shape, rep verify.Report, ordered bool) error {
+	if err := p.promises(size, shape, rep, ordered); err != nil {
 		return err
 	}
 	if p.info.Cost != nil {
@@ -199,7 +208,7 @@ func (p *prover) one(size int, shape schedule.Shape, opts verify.Options) error 
 	return nil
 }
 
-// promises holds the flags of Info against the report; ordered says that Early and Lazy are known.
+// promises holds the flags of Info against the report.
 func (p *prover) promises(size int, shape schedule.Shape, rep verify.Report, ordered bool) error {
 	s, err := p.info.Make(0, size, shape)
 	switch {
