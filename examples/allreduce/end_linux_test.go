@@ -37,6 +37,28 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
+func TestInterruptGoroutines(t *testing.T) {
+	cmd, stdout, stderr := start(t, t.TempDir(), "-n", "3", "-provider", "loopback", "-steps", "1000000")
+	require.Eventually(t, func() bool { return strings.Contains(stdout.String(), "tolerance") }, 60*time.Second, 5*time.Millisecond, "%s", stderr)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
+	out := finish(t, cmd, stdout, stderr)
+	require.Equal(t, 130, out.code)
+	require.Equal(t, "allreduce: interrupt\n", out.stderr)
+}
+
+// A rank that is stopped keeps nobody longer than the timeout.
+func TestRankHangs(t *testing.T) {
+	cmd, stdout, stderr := start(t, t.TempDir(), "-n", "3", "-steps", "1000000", "-timeout", "5s")
+	require.Eventually(t, func() bool { return strings.Contains(stdout.String(), "tolerance") }, 60*time.Second, 5*time.Millisecond, "%s", stderr)
+	require.NoError(t, syscall.Kill(processesOf(t)[1], syscall.SIGSTOP))
+	out := finish(t, cmd, stdout, stderr)
+	require.Equal(t, 1, out.code, out.stderr)
+	require.Equal(t, 1, strings.Count(out.stderr, "\n"), out.stderr)
+	require.Contains(t, out.stderr, "deadline exceeded")
+	require.Contains(t, out.stderr, "rank 1 (pid")
+	allGone(t)
+}
+
 func TestRankDies(t *testing.T) {
 	for victim := range 3 {
 		cmd, stdout, stderr, pids := running(t)

@@ -43,7 +43,10 @@ func join(ctx context.Context, o *options) (rank int, err error) {
 	if err := launch.Inherit(&cfg.Bootstrap); err != nil {
 		return rank, err
 	}
-	cfg.Provider, cfg.Timeout = o.Provider, o.Timeout
+	cfg.Timeout = o.Timeout
+	if o.Provider != "auto" { // GCCL_PROVIDER has its say otherwise
+		cfg.Provider = o.Provider
+	}
 	meet, cancel := context.WithTimeout(ctx, o.Timeout)
 	comm, err := collective.New(meet, cfg)
 	cancel()
