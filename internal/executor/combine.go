@@ -1,6 +1,8 @@
 package executor
 
 import (
+	"time"
+
 	"github.com/gccl/gccl/schedule"
 	"github.com/gccl/gccl/tensor"
 )
@@ -13,7 +15,27 @@ func (e *Engine) combine(l *lane, a *action, dsts, srcs [][]byte, n int) {
 	if n == 0 {
 		return
 	}
+	if len(a.sends) > 0 && n >= storeMin {
+		st := &e.stores[a.sendTo[0].Rank]
+		if past, timed := st.next(); timed {
+			t := time.Now()
+			e.combineBy(l, a, dsts, srcs, n, past)
+			st.took(past, n, time.Since(t))
+			return
+		} else if past {
+			e.combineBy(l, a, dsts, srcs, n, past)
+			return
+		}
+	}
+	e.combineBy(l, a, dsts, srcs, n, false)
+}
+
+// combineBy does it, writing what is sent past the cache or through it.
+func (e *Engine) combineBy(l *lane, a *action, dsts, srcs [][]byte, n int, past bool) {
 	red := l.job.Args.Reducer
+	if past && e.combinePast(l, a, dsts, srcs, n) {
+		return
+	}
 	if red == nil || len(srcs) == 1 && !red.HasPre() && !(a.final && red.HasPost()) {
 		src := srcs[0]
 		for _, d := range dsts {
@@ -77,4 +99,43 @@ func (e *Engine) fold(red *tensor.Reducer, a *action, t []byte, ops [][]byte) {
 		}
 		red.Reduce(e.scaledDst[:], e.pair[:])
 	}
+}
+
+// pastBlock is what is reduced into the cache before it is copied past it.
+const pastBlock = 16 << 10
+
+// combinePast is combineBy past the cache. It reports false where that is not to be had: operands
+// that are scaled or no fold from the left.
+func (e *Engine) combinePast(l *lane, a *action, dsts, srcs [][]byte, n int) bool {
+	red := l.job.Args.Reducer
+	if a.nested || red != nil && (red.HasPre() || a.final && red.HasPost()) {
+		return false
+	}
+	local := len(dsts) - len(a.sends) // 1 if the value is kept here, too
+	if len(srcs) == 1 {
+		if local == 1 && &dsts[0][0] != &srcs[0][0] {
+			copy(dsts[0], srcs[0])
+		}
+		e.copier.ReduceNT(dsts[local:], srcs)
+		return true
+	}
+	if local == 0 {
+		red.ReduceNT(dsts, srcs)
+		return true
+	}
+	ops := e.pastOps[:len(srcs)]
+	outs := e.pastOuts[:len(a.sends)]
+	for off := 0; off < n; off += pastBlock {
+		end := min(n, off+pastBlock)
+		for i := range srcs {
+			ops[i] = srcs[i][off:end]
+		}
+		e.scaledDst[0] = dsts[0][off:end]
+		red.Reduce(e.scaledDst[:], ops)
+		for i := range outs {
+			outs[i] = dsts[1+i][off:end]
+		}
+		e.copier.ReduceNT(outs, e.scaledDst[:])
+	}
+	return true
 }

@@ -58,6 +58,10 @@ type Engine struct {
 	blocks    [][]byte
 	scaledOps [][]byte
 	scaledDst [1][]byte
+	pastOps   [][]byte
+	pastOuts  [][]byte
+	copier    *tensor.Reducer // copies bytes past the cache
+	stores    []stores        // by peer
 	pair      [2][]byte
 }
 
@@ -92,7 +96,12 @@ type Options struct {
 
 // New returns an engine for a connected mesh.
 func New(m *link.Mesh, o Options) *Engine {
-	return &Engine{mesh: m, wait: o.Wait, wire: m.NeedsProgress(), lendMin: max(1, o.LendMin), transfers: o.Transfers, stashMax: o.StashMax}
+	copier, err := tensor.NewReducer(tensor.Uint8, tensor.Max, 1)
+	if err != nil {
+		panic(err) // the maximum of bytes exists
+	}
+	return &Engine{mesh: m, wait: o.Wait, wire: m.NeedsProgress(), lendMin: max(1, o.LendMin), transfers: o.Transfers, stashMax: o.StashMax,
+		copier: copier, stores: make([]stores, m.Size())}
 }
 
 // Gone is the error of a run that waits for a rank that will send nothing more, or whose mesh
@@ -192,10 +201,10 @@ func (e *Engine) start(jobs []*Job) {
 // fit makes the engine's lists long enough for a plan.
 func (e *Engine) fit(p *Plan) {
 	if len(e.srcs) < p.maxOps {
-		e.srcs, e.msgs = make([][]byte, p.maxOps), make([]*link.Message, p.maxOps)
+		e.srcs, e.msgs, e.pastOps = make([][]byte, p.maxOps), make([]*link.Message, p.maxOps), make([][]byte, p.maxOps)
 	}
 	if len(e.dsts) < p.maxOut {
-		e.dsts = make([][]byte, p.maxOut)
+		e.dsts, e.pastOuts = make([][]byte, p.maxOut), make([][]byte, p.maxOut)
 	}
 }
 

@@ -30,7 +30,7 @@ type header struct {
 	// bits, length in the next 30, kind in the top 2.
 	pub  atomic.Uint64
 	call Call
-	// inline holds up to 32 payload bytes (inLine), or, for lent: window, offset of the span, and
+	// inline holds up to 32 payload bytes (inLine); for inSlot: offset in the slot; for lent: window, offset of the span, and
 	// window, offset of the sender's Out for placed messages in return.
 	inline [4]uint64
 }

@@ -216,6 +216,9 @@ func (m *Mesh) Connect(ctx context.Context, blobs [][]byte) error {
 // Peer returns the peer of that rank, nil for this rank itself.
 func (m *Mesh) Peer(rank int) *Peer { return m.peers[rank] }
 
+// Size returns the number of ranks.
+func (m *Mesh) Size() int { return m.size }
+
 // Geometry returns the shape of the rings.
 func (m *Mesh) Geometry() Geometry { return m.geo }
 

@@ -108,7 +108,7 @@ func (p *Peer) connect(ctx context.Context, addr []byte, remote rdma.RemoteRegio
 func (p *Peer) connectMemory() {
 	g := p.mesh.geo
 	for lane := range g.Lanes {
-		s := &memSender{peer: p, ep: p.memory, mask: uint32(g.Slots - 1), credit: wordAt(p.section[g.creditOffset(lane):])}
+		s := &memSender{peer: p, ep: p.memory, spots: make([]int, g.Slots), mask: uint32(g.Slots - 1), credit: wordAt(p.section[g.creditOffset(lane):])}
 		r := &memReceiver{peer: p, lane: lane, ep: p.memory, mask: s.mask, credit: wordAt(p.mapped[g.creditOffset(lane):]), batch: uint32(max(1, g.Slots/creditBatch))}
 		for slot := range g.Slots {
 			off := g.slotOffset(lane, slot)

@@ -186,6 +186,7 @@ func (s *wireSender) Commit(n int, c *Call) {
 	if s.room <= InlineBytes {
 		s.publish(n, inLine, lineBytes, c)
 	} else {
+		s.headers[s.l.sent%uint32(len(s.slots))].inline[0] = 0
 		s.publish(n, inSlot, lineBytes+n, c)
 	}
 }
