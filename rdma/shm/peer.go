@@ -41,7 +41,7 @@ func lostPeer(pid int) *PeerError {
 		if dead || i == tries {
 			return &PeerError{PID: pid, State: state}
 		}
-		time.Sleep(pause)
+		time.Sleep(pause) // bounded by tries: /proc has no event to wait for
 	}
 }
 

@@ -43,7 +43,7 @@ func (e *Endpoint) Post(ws []rdma.Write) (int, error) {
 // a copy at most.
 func (e *Endpoint) awaitUsers() {
 	for !e.use.over() {
-		time.Sleep(10 * time.Microsecond)
+		time.Sleep(10 * time.Microsecond) // bounded by one piece of a copy
 	}
 }
 

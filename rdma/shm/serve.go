@@ -32,7 +32,7 @@ func (d *Device) accept() {
 		}
 		if err != nil { // out of descriptors, most likely: dialers wait in the queue meanwhile
 			d.log.Warn("shm listener", zap.Error(err))
-			time.Sleep(10 * time.Millisecond)
+			time.Sleep(10 * time.Millisecond) // accept fails at once until descriptors are free
 			<-slots
 			continue
 		}
