@@ -3,7 +3,9 @@ package collective
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -17,6 +19,8 @@ type hello struct {
 	Providers []string `json:"providers"` // of the devices this rank has, in order of preference
 	// Agreed are the settings that must be the same everywhere, by name.
 	Agreed map[string]string `json:"agreed"`
+	// Failed says why this rank cannot go on, so that the others need not wait to find out.
+	Failed string `json:"failed,omitempty"`
 	// Epoch is the fingerprint base that rank 0 drew for this communicator.
 	Epoch uint64 `json:"epoch,omitempty"`
 }
@@ -47,7 +51,8 @@ func agreed(c *Config, tuning *tuning) map[string]string {
 	}
 }
 
-// decodeHellos reads the ranks' hellos and refuses ranks that are set up differently from rank 0.
+// decodeHellos reads the ranks' hellos and refuses ranks that have failed or are set up differently
+// from rank 0. All ranks find the same.
 func decodeHellos(blobs [][]byte) ([]hello, error) {
 	hs := make([]hello, len(blobs))
 	for r, b := range blobs {
@@ -57,7 +62,13 @@ func decodeHellos(blobs [][]byte) ([]hello, error) {
 		if hs[r].Version != helloVersion {
 			return nil, fmt.Errorf("%w: rank %d speaks version %d of the exchange, rank 0 version %d", ErrMismatch, r, hs[r].Version, hs[0].Version)
 		}
-		for name, v := range hs[0].Agreed {
+		if hs[r].Failed != "" {
+			return nil, fmt.Errorf("%w: rank %d (%s): %s", ErrGaveUp, r, hs[r].Host, hs[r].Failed)
+		}
+	}
+	for r := range hs {
+		for _, name := range slices.Sorted(maps.Keys(hs[0].Agreed)) {
+			v := hs[0].Agreed[name]
 			if theirs := hs[r].Agreed[name]; theirs != v {
 				return nil, fmt.Errorf("%w: %s is %q on rank 0 (%s) and %q on rank %d (%s): set it alike everywhere", ErrMismatch, name, v, hs[0].Host, theirs, r, hs[r].Host)
 			}

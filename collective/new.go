@@ -40,25 +40,21 @@ func New(ctx context.Context, cfg Config) (_ *Comm, err error) {
 			err = errors.Join(err, c.release())
 		}
 	}()
-	if err := c.loadTuning(); err != nil {
-		return nil, err
-	}
+	// What goes wrong before the ranks have met is told to them, who would else wait for this one.
+	failed := c.loadTuning()
 	if c.group = cfg.Group; c.group == nil {
 		if cfg.Bootstrap.Size == 0 {
 			cfg.Bootstrap.Size = 1
 		}
 		if c.group, err = bootstrap.Connect(ctx, cfg.Bootstrap); err != nil {
-			return nil, err
+			return nil, errors.Join(failed, err)
 		}
 		c.ownGroup = true
 	}
 	c.rank, c.size = c.group.Rank(), c.group.Size()
 	c.p2pSeq = make([]transferSeq, c.size)
 	offered, err := c.offer()
-	if err != nil {
-		return nil, err
-	}
-	if err := c.meet(ctx, offered); err != nil {
+	if err := c.meet(ctx, offered, errors.Join(failed, err)); err != nil {
 		return nil, err
 	}
 	if err := c.connect(ctx); err != nil {
@@ -127,8 +123,8 @@ func (c *Comm) offer() (names []string, err error) {
 	return names, nil
 }
 
-// meet exchanges hellos.
-func (c *Comm) meet(ctx context.Context, offered []string) error {
+// meet exchanges hellos. A rank that has failed takes part and returns its own error.
+func (c *Comm) meet(ctx context.Context, offered []string, failed error) error {
 	h := hello{Version: helloVersion, Pid: os.Getpid(), HostID: c.cfg.HostID, Cores: runtime.NumCPU(), Providers: offered, Agreed: agreed(&c.cfg, &c.tuning)}
 	h.Host, _ = os.Hostname()
 	if h.HostID == "" {
@@ -141,13 +137,16 @@ func (c *Comm) meet(ctx context.Context, offered []string) error {
 		}
 		h.Epoch = binary.LittleEndian.Uint64(b[:])
 	}
+	if failed != nil {
+		h.Failed = failed.Error()
+	}
 	blob, err := json.Marshal(h)
 	if err != nil {
 		return err
 	}
 	blobs, err := c.group.AllGather(ctx, blob)
-	if err != nil {
-		return err
+	if failed != nil || err != nil {
+		return errors.Join(failed, err)
 	}
 	if c.peers, err = decodeHellos(blobs); err != nil {
 		return err
