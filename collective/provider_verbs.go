@@ -9,5 +9,5 @@ import (
 
 // openVerbs opens the first active RDMA device.
 func openVerbs(cfg *Config) (rdma.Device, error) {
-	return verbs.Open(verbs.Options{HCA: cfg.HCA, Logger: cfg.Logger})
+	return verbs.Open(verbs.Options{HCA: cfg.HCA, Timeout: uint8(min(max(cfg.IBTimeout, 0), 255)), Logger: cfg.Logger})
 }

@@ -3,6 +3,7 @@ package verbs_test
 import (
 	"fmt"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -15,8 +16,15 @@ import (
 	"github.com/gccl/gccl/rdma/verbs"
 )
 
+// timeoutVariable sets Options.Timeout in all tests and their peers: the lab's hosts may not run for
+// seconds, when their own host is busy.
+const timeoutVariable = "GCCL_VERBS_TIMEOUT"
+
 // quick gives up on a peer that never connects sooner than by default.
-var quick = verbs.Options{ConnectTimeout: 5 * time.Second}
+var quick = func() verbs.Options {
+	t, _ := strconv.Atoi(os.Getenv(timeoutVariable))
+	return verbs.Options{ConnectTimeout: 5 * time.Second, Timeout: uint8(t)}
+}()
 
 // TestMain also plays the peers that tests start in other processes and on other hosts.
 func TestMain(m *testing.M) {

@@ -26,12 +26,18 @@ const (
 	controlRecvs = 16
 )
 
-// controlTimers: 7 times 268 ms (2^16 × 4.096 µs) without an answer is 1.9 s, so that a link that flaps
-// for less is survived. A card may take up to four times as long; probeLimit does not wait for it.
-var controlTimers = timers{timeout: 16, retry: 6, rnrRetry: 7, minRNR: 18}
+// controlTimers give up after half the time of the data pair's: 7 times 268 ms by default (2^16 × 4.096 µs),
+// 1.9 s, so that a link that flaps for less is survived. A card may take up to four times as long;
+// probeLimit does not wait for it.
+func controlTimers(o *Options) timers {
+	return timers{timeout: max(1, o.Timeout-1), retry: 6, rnrRetry: 7, minRNR: 18}
+}
 
-// probeLimit is how long a probe may stay without an answer.
-const probeLimit = 2500 * time.Millisecond
+// probeLimit is how long a probe may stay without an answer by our own clock: 2.5 s by default, twice as
+// long for each step of Timeout, and never less than a second, in which a process may have to wait for a core.
+func (o *Options) probeLimit() time.Duration {
+	return max(time.Second, 2500*time.Millisecond<<o.Timeout>>defaultTimeout)
+}
 
 func randomPSN() uint32 { return rand.Uint32() & 0xffffff }
 
@@ -98,7 +104,7 @@ func (c *control) connectLocked() error {
 	const mask = 0xffffff
 	mine := queueAddress{c.qp.Num, (c.psn + c.acked) & mask}
 	theirs := queueAddress{c.peer.qpn, (c.peer.psn + c.received) & mask}
-	if err := c.path.connect(c.qp, mine, theirs, controlTimers); err != nil {
+	if err := c.path.connect(c.qp, mine, theirs, controlTimers(&c.k.dev.opts)); err != nil {
 		return err
 	}
 	if c.phase == idle {
@@ -177,13 +183,13 @@ func (c *control) tickLocked(now time.Time) time.Time {
 			if !c.greeted {
 				m = imHello
 			}
-			c.due = now.Add(probeLimit)
+			c.due = now.Add(c.k.dev.opts.probeLimit())
 			c.probing = c.sayLocked(m) == nil
 		case c.heard:
-			c.lostLocked(fmt.Sprintf("no answer to a keep-alive for %v: its process or host is gone, or the network is down", probeLimit))
+			c.lostLocked(fmt.Sprintf("no answer to a keep-alive for %v: its process or host is gone, or the network is down", c.k.dev.opts.probeLimit()))
 			return time.Time{}
 		default: // soft-RoCE has been seen to forget the hello
-			c.due = now.Add(probeLimit)
+			c.due = now.Add(c.k.dev.opts.probeLimit())
 			c.againLocked()
 		}
 		return c.due
@@ -243,7 +249,7 @@ func (c *control) sentLocked(m message, s ibv.Status) {
 		c.againLocked()
 	case s == ibv.RetryExceeded:
 		c.lostLocked(fmt.Sprintf("no answer to a keep-alive for %d times %v or more: its process or host is gone, or the network is down",
-			controlTimers.retry+1, ackTimeout(controlTimers.timeout)))
+			controlTimers(&c.k.dev.opts).retry+1, ackTimeout(controlTimers(&c.k.dev.opts).timeout)))
 	default:
 		c.lostLocked(fmt.Sprintf("keep-alive failed: %v", s))
 	}

@@ -24,7 +24,7 @@ func (e *CompletionError) Error() string { return e.text }
 // Unwrap returns rdma.ErrPeerLost for errors on the way or at the peer, and rdma.ErrAccess beside it
 // if the peer's card refused the access: the kernel takes a dying process's regions away
 // before its queue pairs, so that at this moment a wrong key and a killed peer look the same. It returns
-// nothing for local errors.
+// nothing for a write that is wrong in itself.
 func (e *CompletionError) Unwrap() []error { return e.kinds }
 
 // completionError explains a bad status of a write.
@@ -42,6 +42,9 @@ func (e *endpoint) completionError(s ibv.Status, vendor uint32) error {
 	case ibv.RNRExceeded:
 		err.kinds = []error{rdma.ErrPeerLost}
 		hint = ": the peer had no receive posted: more writes with immediate unpolled than its RecvDepth"
+	case ibv.LocalQPOp: // soft-RoCE's end of a connection whose port is down
+		err.kinds = []error{rdma.ErrPeerLost}
+		hint = e.dev.portHint()
 	case ibv.RemoteOp, ibv.Flushed:
 		err.kinds = []error{rdma.ErrPeerLost}
 	}

@@ -28,7 +28,8 @@ type Options struct {
 	// Timeout t lets the card wait at least 4.096 µs × 2^t, and up to four times that (InfiniBand
 	// Architecture, 9.7.6.1.3), for an acknowledgement before it sends again. 1 to 31; 0 means 17
 	// (537 ms). RetryCount is how often it does, 1 to 6; 0 means 6. 7 is refused: soft-RoCE takes it
-	// as "for ever".
+	// as "for ever". A keep-alive's patience follows Timeout: 2.5 s with 17, twice that with 18. More is
+	// for hosts that may not run for seconds.
 	Timeout, RetryCount uint8
 	// RNRRetry is how often a write with immediate is repeated when the peer has no receive posted, 1
 	// to 6 or 7 for ever; 0 means 6. With EndpointOptions.RecvDepth kept, it never happens.
@@ -42,7 +43,7 @@ type Options struct {
 	// their bytes; whoever polls memory instead of completions must leave it off.
 	RelaxedOrdering bool
 	// KeepAlive is the pause between probes of a peer; 0 means 500 ms, negative none. A dead peer is
-	// reported at most this and about 2 s later.
+	// reported at most this and the keep-alive's patience (see Timeout) later.
 	KeepAlive time.Duration
 	// ConnectTimeout is how long a connected endpoint waits for its peer to connect, before it
 	// is lost. 0 means 20 seconds.

@@ -37,3 +37,13 @@ func TestMemlockError(t *testing.T) {
 	assert.ErrorContains(t, err, "memlock limit is 64 KiB, this needs 1024 KiB more: raise it with ulimit -l, or LimitMEMLOCK")
 	assert.Equal(t, unix.ENOMEM, memlockError(unix.ENOMEM, unix.RLIM_INFINITY, 1), "no limit: not the cause")
 }
+
+// The patience with a peer follows Timeout, by both clocks.
+func TestPatience(t *testing.T) {
+	for timeout, want := range map[uint8]time.Duration{1: time.Second, 15: time.Second, 16: 1250 * time.Millisecond, 17: 2500 * time.Millisecond, 20: 20 * time.Second, 31: 40960 * time.Second} {
+		o, err := Options{Timeout: timeout}.withDefaults()
+		require.NoError(t, err)
+		require.Equal(t, want, o.probeLimit(), "timeout %d", timeout)
+		require.Equal(t, max(1, timeout-1), controlTimers(&o).timeout)
+	}
+}
