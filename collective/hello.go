@@ -15,6 +15,7 @@ type hello struct {
 	Pid       int      `json:"pid"`
 	Host      string   `json:"host"`   // name, for people
 	HostID    string   `json:"hostID"` // equal where ranks share a kernel
+	Kernel    string   `json:"kernel"` // equal where ranks share cores, even if HostID pretends several hosts
 	Cores     int      `json:"cores"`
 	Providers []string `json:"providers"` // of the devices this rank has, in order of preference
 	// Agreed are the settings that must be the same everywhere, by name.
@@ -27,8 +28,8 @@ type hello struct {
 
 const helloVersion = 1
 
-// hostID identifies the running kernel, which is what processes that share memory share.
-func hostID() string {
+// kernelID identifies the running kernel, which is what processes that share memory share.
+func kernelID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		name, _ := os.Hostname()

@@ -125,10 +125,10 @@ func (c *Comm) offer() (names []string, err error) {
 
 // meet exchanges hellos. A rank that has failed takes part and returns its own error.
 func (c *Comm) meet(ctx context.Context, offered []string, failed error) error {
-	h := hello{Version: helloVersion, Pid: os.Getpid(), HostID: c.cfg.HostID, Cores: runtime.NumCPU(), Providers: offered, Agreed: agreed(&c.cfg, &c.tuning)}
+	h := hello{Version: helloVersion, Pid: os.Getpid(), HostID: c.cfg.HostID, Kernel: kernelID(), Cores: runtime.NumCPU(), Providers: offered, Agreed: agreed(&c.cfg, &c.tuning)}
 	h.Host, _ = os.Hostname()
 	if h.HostID == "" {
-		h.HostID = hostID()
+		h.HostID = h.Kernel
 	}
 	if c.rank == 0 {
 		var b [8]byte

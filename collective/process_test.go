@@ -24,6 +24,8 @@ var works = map[string]func(ctx context.Context, c *collective.Comm) error{
 	"table":   workTable,
 	"forever": workForever,
 	"cases":   workCases,
+	"reduce":  workReduce,
+	"ring":    workRing,
 }
 
 func TestMain(m *testing.M) {

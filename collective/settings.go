@@ -39,7 +39,7 @@ func Settings() []Setting {
 		{"GCCL_TIMEOUT", nil, "duration", "10m", "longest call; 0 or off: none", duration(func(c *Config) *time.Duration { return &c.Timeout })},
 		{"GCCL_NCHANNELS", []string{"NCCL_MAX_NCHANNELS", "NCCL_NCHANNELS"}, "count", "2", "copies of an algorithm that run side by side", number(func(c *Config) *int { return &c.Channels })},
 		{"GCCL_BUFFSIZE", []string{"NCCL_BUFFSIZE"}, "bytes", "auto", "ring buffer between two ranks, per lane", number(func(c *Config) *int { return &c.BufferBytes })},
-		{"GCCL_SLOTS", nil, "count", "8", "slots of a ring buffer, a power of two", number(func(c *Config) *int { return &c.Slots })},
+		{"GCCL_SLOTS", nil, "count", "auto", "slots of a ring buffer, a power of two", number(func(c *Config) *int { return &c.Slots })},
 		{"GCCL_SPIN", nil, "count", "auto", "polls before a waiting rank yields its core; −1: none", number(func(c *Config) *int { return &c.Spin })},
 		{"GCCL_LEND_MIN", nil, "bytes", "2K", "shortest transfer read from registered memory in place", number(func(c *Config) *int { return &c.LendMin })},
 		{"GCCL_ALGO", []string{"NCCL_ALGO"}, "rules", "all", "algorithms to use: [collective:][from-to=]name|…, ^ excludes; ; between rules", algo},

@@ -2,7 +2,10 @@ package collective_test
 
 import "flag"
 
-var thorough = flag.Bool("thorough", false, "run campaigns at length")
+var (
+	thorough    = flag.Bool("thorough", false, "run campaigns at length")
+	acrossHosts = flag.Bool("hosts", false, "run tests across network namespaces; needs root and iproute2")
+)
 
 // slack stretches bounds on a machine that is busy with other tests.
 const slack = 5

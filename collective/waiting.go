@@ -8,12 +8,12 @@ import (
 	"go.uber.org/zap"
 )
 
-// waiting decides how this rank waits, from the ranks and cores of its host. It is a local matter:
+// waiting decides how this rank waits, from the ranks and cores of its machine. It is a local matter:
 // ranks may differ in it.
 func (c *Comm) waiting() executor.Wait {
 	local := 0
 	for i := range c.peers {
-		if c.peers[i].HostID == c.peers[c.rank].HostID {
+		if c.peers[i].Kernel == c.peers[c.rank].Kernel {
 			local++
 		}
 	}

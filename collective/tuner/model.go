@@ -24,12 +24,13 @@ const local = 35 // ps per byte of a copy: 28 GB/s
 //     25–28 GB/s into rings of 2 MiB, reading a peer's fresh buffer 38–47 GB/s, AVX-512 sum of float32
 //     20–25 GB/s out of cache; with several ranks a core 1.6 µs a hop (sched_yield).
 //   - loopback: goroutines of one process; the same memory, Gosched instead of PAUSE.
-//   - tcp: polled socket on loopback 4–5 µs half round trip; 4.6 GB/s one way.
+//   - tcp: polled socket on loopback 4–5 µs half round trip; 4.6 GB/s one way; between hosts a port of
+//     10 Gbit/s.
 //   - verbs: a 100 Gbit/s port and 2 µs, as public perftest outputs have them.
 var model = map[string]costs{
 	"shm":      {latency: 100_000, message: 30_000, send: 38, receive: 33, lent: 24, reduce: 45, yielding: 1_600_000},
 	"loopback": {latency: 300_000, message: 50_000, send: 38, receive: 33, lent: 24, reduce: 45, yielding: 500_000},
-	"tcp":      {latency: 5_000_000, message: 1_500_000, send: 200, receive: 220, lent: 220, reduce: 45, yielding: 8_000_000},
+	"tcp":      {latency: 5_000_000, message: 1_500_000, send: 200, receive: 220, lent: 220, reduce: 45, wire: 800, yielding: 8_000_000},
 	"verbs":    {latency: 2_000_000, message: 200_000, send: 38, receive: 33, lent: 33, reduce: 45, wire: 80, yielding: 4_000_000},
 }
 
