@@ -147,9 +147,6 @@ func (f *format) binary(op tensor.Op, x, y uint64) uint64 {
 		v = f.round(a*b, float32(a)*float32(b))
 	case quotient:
 		v = f.round(a/b, float32(a)/float32(b))
-		if most := f.value(f.largest()); math.Abs(v) > most && math.Abs(a) <= most {
-			v = math.Copysign(most, v)
-		}
 	default:
 		v = f.round(a+b, float32(a)+float32(b))
 	}
@@ -167,7 +164,7 @@ func (f *format) round(wide float64, single float32) float64 {
 	return float64(single)
 }
 
-// quotient stands for Avg's division, of which a finite operand gives a finite result.
+// quotient stands for Avg's division.
 var quotient = tensor.Custom("quotient", false, func(_, _, _ []float64) {})
 
 // arithmetic is an operation on an element type among n ranks.
@@ -261,7 +258,12 @@ func (a *arithmetic) post(x uint64) uint64 {
 		return a.wrap(a.signed(x) / int64(a.n))
 	case a.n > 1:
 		if by := math.Ldexp(float64(a.n), -a.headroom()); by != 1 {
-			return a.times(quotient, x, by)
+			own := formats[a.dt]
+			y := a.times(quotient, x, by)
+			if !own.nan(x) && !own.inf(x) && (own.nan(y) || own.inf(y)) {
+				return own.sign(x) | own.largest() // a finite sum gives a finite average
+			}
+			return y
 		}
 	}
 	return x
