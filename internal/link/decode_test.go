@@ -1,0 +1,133 @@
+package link
+
+import (
+	"encoding/binary"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestGeometryCheck(t *testing.T) {
+	require.NoError(t, Geometry{Lanes: 1, Slots: 2, SlotBytes: 64}.Check())
+	for _, g := range []Geometry{{}, {0, 2, 64}, {65, 2, 64}, {1, 1, 64}, {1, 3, 64}, {1, 1 << 13, 64}, {1, 2, 0}, {1, 2, 100}, {1, 2, 1 << 31}} {
+		require.Error(t, g.Check(), "%+v", g)
+	}
+}
+
+// The parts of a section follow one another without overlap, headers on cache lines.
+func TestSectionLayout(t *testing.T) {
+	g := Geometry{Lanes: 3, Slots: 4, SlotBytes: 192}
+	end := noticeBytes
+	for lane := range g.Lanes {
+		require.Equal(t, end, g.creditOffset(lane))
+		end += lineBytes
+		for slot := range g.Slots {
+			require.Equal(t, end, g.slotOffset(lane, slot))
+			require.Zero(t, g.slotOffset(lane, slot)%lineBytes)
+			end += lineBytes + g.SlotBytes
+		}
+	}
+	require.LessOrEqual(t, end, g.sectionBytes())
+	require.Zero(t, g.sectionBytes()%4096)
+	require.Equal(t, 4096+5*g.sectionBytes(), g.ArenaBytes(5))
+}
+
+func TestPublicationRoundTrip(t *testing.T) {
+	for _, seq := range []uint32{0, 1, 77, 1<<32 - 2} {
+		for _, n := range []int{0, 1, 1 << 20, maxMessage} {
+			for k := inLine; k <= placedK; k++ {
+				next, m, kk := parsePublication(publication(seq, n, k))
+				require.Equal(t, seq+1, next)
+				require.Equal(t, n, m)
+				require.Equal(t, k, kk)
+			}
+		}
+	}
+}
+
+func TestNoticeRoundTrip(t *testing.T) {
+	b := make([]byte, noticeBytes)
+	long := string(make([]byte, 3*noticeBytes))
+	for _, n := range []*Notice{
+		{CauseLost, 1, 2, "rank 2 is gone"},
+		{CauseClosed, 3, 0, ""},
+		{CauseMismatch, 0, 7, long},
+	} {
+		n.encode(b)
+		got, err := decodeNotice(b, n.From, 8)
+		require.NoError(t, err)
+		n.Text = n.Text[:min(len(n.Text), maxNoticeText)]
+		require.Equal(t, n, got)
+		_, err = decodeNotice(b, n.From+1, 8)
+		require.Error(t, err, "a notice from somebody else")
+	}
+}
+
+func FuzzNotice(f *testing.F) {
+	b := make([]byte, noticeBytes)
+	(&Notice{CauseLost, 1, 2, "gone"}).encode(b)
+	f.Add(b)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		board := make([]byte, noticeBytes)
+		copy(board, b)
+		n, err := decodeNotice(board, 1, 4)
+		if err != nil {
+			return
+		}
+		if n.From != 1 || n.Culprit >= 4 || n.Culprit < 0 || len(n.Text) > maxNoticeText {
+			t.Fatalf("%+v", n)
+		}
+	})
+}
+
+func blob(addrs ...string) (b []byte) {
+	for _, a := range addrs {
+		b = binary.AppendUvarint(b, uint64(len(a)))
+		b = append(b, a...)
+		if a != "" {
+			for i := range 4 {
+				b = binary.LittleEndian.AppendUint64(b, uint64(len(a)*10+i))
+			}
+		}
+	}
+	return b
+}
+
+func TestDecodeBlob(t *testing.T) {
+	b := blob("", "one", "third!")
+	e, err := decodeBlob(b, 3, 2)
+	require.NoError(t, err)
+	require.Equal(t, "third!", string(e.addr))
+	require.Equal(t, uint64(60), e.remote.Addr)
+	require.Equal(t, uint64(63), e.base)
+	for name, bad := range map[string][]byte{
+		"short": b[:len(b)-1], "long": append(b[:len(b):len(b)], 0), "empty": nil, "no entry for me": blob("a", "b", ""),
+	} {
+		_, err := decodeBlob(bad, 3, 2)
+		require.Error(t, err, name)
+	}
+}
+
+func FuzzBlob(f *testing.F) {
+	f.Add(blob("", "one", "third!"), 2)
+	f.Fuzz(func(t *testing.T, b []byte, me int) {
+		if e, err := decodeBlob(b, 3, me); err == nil && len(e.addr) == 0 {
+			t.Fatal("an entry without an address")
+		}
+	})
+}
+
+// Whatever a slot's header holds, parse returns bytes inside the slot or the window, or an error.
+func FuzzHeader(f *testing.F) {
+	f.Add(publication(4, 20, inLine), uint64(0), uint64(0), uint64(0), uint64(0))
+	f.Add(publication(4, 200, inSlot), uint64(30), uint64(0), uint64(0), uint64(0))
+	f.Add(publication(4, 200, lent), uint64(1), uint64(90), uint64(1), uint64(3))
+	f.Fuzz(func(t *testing.T, pub, a, b, c, d uint64) {
+		p := &Peer{Rank: 1, windows: [][]byte{nil, make([]byte, 300)}}
+		h := &header{inline: [4]uint64{a, b, c, d}}
+		m, err := p.parse(h, pub, make([]byte, 256), 0)
+		if err == nil && !m.Placed && len(m.Data) != m.Len {
+			t.Fatalf("%d bytes of %d", len(m.Data), m.Len)
+		}
+	})
+}

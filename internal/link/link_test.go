@@ -1,0 +1,182 @@
+package link
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/gccl/gccl/rdma"
+	"github.com/gccl/gccl/rdma/loopback"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// pair connects two ranks over loopback.
+func pair(t require.TestingT, g Geometry, noMap bool) (a, b *Mesh) {
+	net := loopback.NewNetwork()
+	meshes := make([]*Mesh, 2)
+	for r := range meshes {
+		dev := net.Device()
+		m, err := New(Config{Rank: r, Size: 2, Geometry: g, NoMap: noMap, Bell: NewBell(), Touch: 1,
+			Device: func(int) rdma.Device { return dev }, Describe: func(r int) string { return fmt.Sprintf("rank %d", r) }})
+		require.NoError(t, err)
+		meshes[r] = m
+	}
+	blobs := [][]byte{meshes[0].Blob(), meshes[1].Blob()}
+	var wg sync.WaitGroup
+	errs := make([]error, 2)
+	for r, m := range meshes {
+		wg.Go(func() { errs[r] = m.Connect(context.Background(), blobs) })
+	}
+	wg.Wait()
+	require.NoError(t, errs[0])
+	require.NoError(t, errs[1])
+	return meshes[0], meshes[1]
+}
+
+// A link is a queue: whatever is sent, in whatever pieces it is taken, arrives in order; a sender is
+// never given a slot that is not free, and always gets one in the end.
+func TestLinkIsAQueue(t *testing.T) {
+	for _, noMap := range []bool{false, true} {
+		rapid.Check(t, func(t *rapid.T) {
+			g := Geometry{Lanes: 2, Slots: 1 << rapid.IntRange(1, 4).Draw(t, "slots"), SlotBytes: 64 << rapid.IntRange(0, 9).Draw(t, "bytes")}
+			a, b := pair(t, g, noMap)
+			defer a.Close()
+			defer b.Close()
+			call := Call{FP: 7, A: 1, B: 2}
+			s, r := a.Peer(1).Sender(1), b.Peer(0).Receiver(1)
+			var queued [][]byte // what the receiver has still to see
+			next := byte(0)
+			for range rapid.IntRange(1, 200).Draw(t, "steps") {
+				_, err := a.Progress()
+				require.NoError(t, err)
+				_, err = b.Progress()
+				require.NoError(t, err)
+				switch rapid.IntRange(0, 3).Draw(t, "step") {
+				case 0, 1:
+					n := rapid.IntRange(0, g.SlotBytes).Draw(t, "n")
+					buf, ok := s.Reserve(n)
+					if !ok {
+						require.NotEmpty(t, queued, "full, but nothing is under way")
+						continue
+					}
+					require.Len(t, buf, n)
+					for i := range buf {
+						buf[i] = next
+						next++
+					}
+					queued = append(queued, bytes.Clone(buf))
+					s.Commit(n, &call)
+				case 2:
+					m, err := r.Peek(&call)
+					require.NoError(t, err)
+					if m == nil {
+						if !noMap {
+							require.Empty(t, queued)
+						}
+						continue
+					}
+					require.NotEmpty(t, queued)
+					require.Equal(t, len(queued[0]), m.Len)
+					require.Equal(t, queued[0], append([]byte{}, m.Data...))
+					k := rapid.IntRange(0, m.Len).Draw(t, "take")
+					if k == 0 && m.Len > 0 {
+						continue
+					}
+					r.Advance(k)
+					if queued[0] = queued[0][k:]; len(queued[0]) == 0 {
+						queued = queued[1:]
+					}
+				case 3:
+					if rapid.IntRange(0, 9).Draw(t, "stash") == 0 {
+						_, _, err := r.Stash(1 << 20)
+						require.NoError(t, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+func TestOtherCallIsAMismatch(t *testing.T) {
+	for _, noMap := range []bool{false, true} {
+		a, b := pair(t, Geometry{Lanes: 1, Slots: 2, SlotBytes: 64}, noMap)
+		s, r := a.Peer(1).Sender(0), b.Peer(0).Receiver(0)
+		_, ok := s.Reserve(0)
+		require.True(t, ok)
+		s.Commit(0, &Call{FP: 1, A: 11, B: 12})
+		_, err := b.Progress()
+		require.NoError(t, err)
+		_, err = r.Peek(&Call{FP: 2, A: 21, B: 22})
+		var m *Mismatch
+		require.ErrorAs(t, err, &m)
+		require.Equal(t, Mismatch{Peer: 0, Mine: Call{2, 21, 22}, Theirs: Call{1, 11, 12}}, *m)
+		require.NoError(t, a.Close())
+		require.NoError(t, b.Close())
+	}
+}
+
+func TestNoticeAndGoodbye(t *testing.T) {
+	for _, noMap := range []bool{false, true} {
+		a, b := pair(t, Geometry{Lanes: 1, Slots: 2, SlotBytes: 64}, noMap)
+		require.Nil(t, b.Failed())
+		n := &Notice{Cause: CauseGaveUp, From: 0, Culprit: 0, Text: "enough"}
+		require.Equal(t, n, a.Fail(n))
+		other := &Notice{Cause: CauseLost, From: 0, Culprit: 1, Text: "later"}
+		require.Equal(t, n, a.Fail(other), "the first cause stays")
+		_, err := b.Progress()
+		require.NoError(t, err)
+		require.Equal(t, n, b.Failed())
+		require.NoError(t, a.Close())
+		require.NoError(t, b.Close())
+
+		a, b = pair(t, Geometry{Lanes: 1, Slots: 2, SlotBytes: 64}, noMap)
+		a.Goodbye()
+		_, err = b.Progress()
+		require.NoError(t, err)
+		require.Nil(t, b.Failed(), "a goodbye breaks nothing")
+		require.Equal(t, CauseClosed, b.Peer(0).Gone().Cause)
+		require.NoError(t, a.Close())
+		require.NoError(t, b.Close())
+	}
+}
+
+// What is lent is read in place and released by the receiver; an answer is placed in the lender's
+// memory.
+func TestLendAndPlace(t *testing.T) {
+	a, b := pair(t, Geometry{Lanes: 1, Slots: 2, SlotBytes: 64}, false)
+	defer a.Close()
+	defer b.Close()
+	region, err := a.ports[0].dev.Alloc(4096, "window")
+	require.NoError(t, err)
+	require.NoError(t, b.Peer(0).SetWindow(context.Background(), 1, region.Remote()))
+	mem := region.Bytes()
+	copy(mem[100:], "lent bytes")
+	call := Call{FP: 9}
+	s, r := a.Peer(1).Sender(0), b.Peer(0).Receiver(0)
+	require.True(t, s.Drained())
+	require.True(t, s.Lend(Place{1, 100}, Place{1, 200}, 10, &call))
+	require.False(t, s.Drained())
+	m, err := r.Peek(&call)
+	require.NoError(t, err)
+	require.Equal(t, "lent bytes", string(m.Data))
+	copy(m.Answer, "answer")
+	r.Advance(10)
+	require.True(t, s.Drained())
+	require.Equal(t, "answer", string(mem[200:206]))
+
+	back, in := b.Peer(0).Sender(0), a.Peer(1).Receiver(0)
+	require.True(t, back.Placed(6, &call))
+	m, err = in.Peek(&call)
+	require.NoError(t, err)
+	require.True(t, m.Placed)
+	require.Equal(t, 6, m.Len)
+	in.Advance(6)
+
+	require.True(t, s.Lend(Place{1, 4090}, Place{}, 10, &call), "the sender does not know the window's end")
+	_, err = r.Peek(&call)
+	var c *Corrupt
+	require.ErrorAs(t, err, &c)
+}
