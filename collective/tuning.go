@@ -53,6 +53,9 @@ func (c *Config) tuner(at tuner.Config, geo link.Geometry) (*tuner.Tuner, error)
 // TunerFor returns what a communicator of this configuration would choose by in a given situation, of
 // which Size, Hosts, Load, Local and Net are looked at. The tuning file, if there is one, is read.
 func TunerFor(cfg Config, at tuner.Config) (*tuner.Tuner, error) {
+	if at.Size < 1 || at.Hosts != nil && len(at.Hosts) != at.Size {
+		return nil, invalid("%d ranks, %d hosts named", at.Size, len(at.Hosts))
+	}
 	cfg.defaults()
 	c := Comm{cfg: cfg, catalog: catalog()}
 	if err := c.loadTuning(); err != nil {

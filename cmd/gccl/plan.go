@@ -98,7 +98,7 @@ func (o *planOptions) run(out io.Writer, name string) error {
 			ranks = append(ranks, r)
 		}
 	}
-	fmt.Fprintf(out, "# %s, %d channels: %s\n", info.Name, channels, info.Formula)
+	fmt.Fprintf(out, "# %s%s: %s\n", info.Name, sideBySide(channels), info.Formula)
 	for _, r := range ranks {
 		s, err := info.Make(r, o.ranks, shape)
 		if err != nil {
@@ -165,7 +165,7 @@ func prove(out io.Writer, info *schedule.Info, size int, shape schedule.Shape, c
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(name string, v any) { fmt.Fprintf(w, "%s\t%v\n", name, v) }
-	fmt.Fprintf(w, "%s of %d ranks, %d channels: proved\n", info.Name, size, channels)
+	fmt.Fprintf(w, "%s of %d ranks%s: proved\n", info.Name, size, sideBySide(channels))
 	row("every contribution", "exactly once, in the right chunk, finished once")
 	text := ""
 	for _, l := range links {
@@ -182,6 +182,14 @@ func prove(out io.Writer, info *schedule.Info, size int, shape schedule.Shape, c
 	row("ordered, canonical, uneven", fmt.Sprintf("%v, %v, %v", rep.Ordered, rep.Canonical, rep.Uneven))
 	row("early, lazy", fmt.Sprintf("%v, %v", rep.Early, rep.Lazy))
 	return w.Flush()
+}
+
+// sideBySide tells how many channels there are, if several.
+func sideBySide(channels int) string {
+	if channels < 2 {
+		return ""
+	}
+	return fmt.Sprintf(", %d channels", channels)
 }
 
 // candidates prints the table of --explain.

@@ -153,7 +153,7 @@ func (o *simOptions) skip(in *schedule.Info, shape schedule.Shape, bytes int, p 
 	}
 	segments := 1 + float64(bytes)/float64(max(1, s.In, s.Out))/float64(p.Segment)
 	if all := float64(o.ranks) * float64(steps) * segments; all > o.most {
-		return fmt.Sprintf("%.0f million steps, --max-steps is %.0f million", all/1e6, o.most/1e6)
+		return fmt.Sprintf("%.3g million steps, --max-steps is %.3g million", all/1e6, o.most/1e6)
 	}
 	return ""
 }
