@@ -44,17 +44,23 @@ func result(h *schedule.Schedule, domain *terms, rank, chunk int, v term, writte
 	case from == to:
 		return nil
 	case !written:
-		return errors.New("was never written")
+		return errUnwritten
 	case int(v.chunk) != in:
 		return fmt.Errorf("holds chunk %s instead of in[%d]", v.chunkName(), in)
 	case h.Collective.Finishes() && !v.final:
 		if what := domain.compare(v, domain.set(from, to)); what != "" {
 			return errors.New(what)
 		}
-		return errors.New("is complete, but no step with Final finished it")
+		return errUnfinished
 	}
 	if what := domain.compare(v, domain.set(from, to)); what != "" {
 		return errors.New(what)
 	}
 	return nil
 }
+
+var (
+	errUnwritten  = errors.New("was never written")
+	errUnfinished = errors.New("is complete, but no step with Final finished it")
+	errRefinished = errors.New("reduces or finishes a result that is already finished")
+)

@@ -81,36 +81,45 @@ func rotated(a, b []schedule.Schedule) bool {
 	n := len(a)
 	d := (b[0].Root - a[0].Root + n) % n
 	for r := range a {
-		if !renamed(&a[r], &b[(r+d)%n], d) {
+		s := &a[r]
+		c, shift := s.Collective, d*s.PerBlock()
+		if !renamed(s, &b[(r+d)%n], d, func(b schedule.Buf, chunk int) (to, of int) {
+			of, blocks := s.In, c.InBlocks(n)
+			if b == schedule.Out {
+				of, blocks = s.Out, c.OutBlocks(n)
+			}
+			if blocks == 1 {
+				return chunk, of
+			}
+			return (chunk + shift) % of, of
+		}) {
 			return false
 		}
 	}
 	return true
 }
 
-// renamed tells whether t is s with every rank renamed to the one d further.
-func renamed(s, t *schedule.Schedule, d int) bool {
-	n, c := s.Size, s.Collective
+// renamed tells whether t is s with every rank renamed to the one d further, and every chunk of In
+// and Out to what move says, which also says how many chunks the buffer has.
+func renamed(s, t *schedule.Schedule, d int, move func(b schedule.Buf, chunk int) (to, of int)) bool {
+	n := s.Size
 	head := *s
-	head.Rank, head.Root = (s.Rank+d)%n, (s.Root+d)%n
+	head.Rank = (s.Rank + d) % n
+	if s.Collective.Rooted() {
+		head.Root = (s.Root + d) % n
+	}
 	head.Scratch = t.Scratch
 	if !sameHead(&head, t) || len(s.Scratch) != len(t.Scratch) || len(s.Lanes) != len(t.Lanes) {
 		return false
 	}
-	shift := d * s.PerBlock()
-	// span renames the blocks of a span that are ranks' own; a span that falls apart is no span.
+	// span moves a span; one that falls apart is no span.
 	span := func(sp schedule.Span) (schedule.Span, bool) {
-		of := 0
-		switch {
-		case sp.Buf == schedule.In && c.InBlocks(n) > 1:
-			of = s.In
-		case sp.Buf == schedule.Out && c.OutBlocks(n) > 1:
-			of = s.Out
-		default:
+		if sp.Buf != schedule.In && sp.Buf != schedule.Out {
 			return sp, true
 		}
-		sp.First = (sp.First + shift) % of
-		return sp, sp.First+sp.Count <= of
+		to, of := move(sp.Buf, sp.First)
+		sp.First = to
+		return sp, to+sp.Count <= of
 	}
 	for i, ch := range s.Scratch {
 		if sp, _ := span(schedule.At(ch.Buf, ch.Index)); sp != schedule.At(t.Scratch[i].Buf, t.Scratch[i].Index) {

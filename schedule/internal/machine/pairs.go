@@ -39,12 +39,16 @@ func (p *Program) Pairs() error {
 
 // class is the place of a chunk in its block.
 func (p *Program) class(rank int32, b schedule.Buf, i int32) int {
+	turn := 0
+	if p.symmetric {
+		rank, turn = 0, int(rank)
+	}
 	h := &p.Heads[rank]
 	c := int(i)
 	if b == schedule.Scratch {
-		c = h.Scratch[i].Index
+		b, c = h.Scratch[i].Buf, h.Scratch[i].Index
 	}
-	return c % h.PerBlock()
+	return Turn(h, b, c, turn) % h.PerBlock()
 }
 
 // Uneven tells whether all steps keep to their blocks, so that every block may have a length of

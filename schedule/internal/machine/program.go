@@ -56,6 +56,8 @@ type Program struct {
 	Links []Link
 	first []int32 // first[r] is the index of rank r's lane 0; first[size] = len(Lanes)
 	sent  int32   // chunks that all links carry in a window
+	// symmetric: rank 0 stands for all, and the link to rank d is also the one from rank −d.
+	symmetric bool
 }
 
 // New takes the schedules of the ranks 0…size−1 from next, one after the other, and keeps none of
@@ -75,26 +77,31 @@ func New(size int, next func(rank int) (schedule.Schedule, error)) (*Program, er
 		if err := p.head(r, size, &s); err != nil {
 			return nil, err
 		}
-		p.first[r] = int32(len(p.Lanes))
-		groups := schedule.Fuse(&s)
-		for l := range s.Lanes {
-			lane := Lane{Rank: r, Index: l, groups: make([]int32, len(groups[l]))}
-			for i, g := range groups[l] {
-				lane.groups[i] = int32(g.End)
-			}
-			ends.reset()
-			lane.Steps = p.compile(s.Lanes[l], r, l, links, ends)
-			for _, g := range groups[l] {
-				for i := g.First; i+1 < g.End; i++ {
-					lane.Steps[i].more = lane.Steps[i+1].DstBuf != schedule.None
-				}
-			}
-			p.Lanes = append(p.Lanes, lane)
-		}
-		p.first[r+1] = int32(len(p.Lanes))
+		p.add(r, &s, links, ends)
 	}
 	p.resolve()
 	return p, nil
+}
+
+// add compiles the lanes of a rank.
+func (p *Program) add(r int, s *schedule.Schedule, links map[[3]int32]int32, ends *ends) {
+	p.first[r] = int32(len(p.Lanes))
+	groups := schedule.Fuse(s)
+	for l := range s.Lanes {
+		lane := Lane{Rank: r, Index: l, groups: make([]int32, len(groups[l]))}
+		for i, g := range groups[l] {
+			lane.groups[i] = int32(g.End)
+		}
+		ends.reset()
+		lane.Steps = p.compile(s.Lanes[l], r, l, links, ends)
+		for _, g := range groups[l] {
+			for i := g.First; i+1 < g.End; i++ {
+				lane.Steps[i].more = lane.Steps[i+1].DstBuf != schedule.None
+			}
+		}
+		p.Lanes = append(p.Lanes, lane)
+	}
+	p.first[r+1] = int32(len(p.Lanes))
 }
 
 func (p *Program) head(r, size int, s *schedule.Schedule) error {
@@ -152,6 +159,9 @@ func (p *Program) compile(lane schedule.Lane, r, l int, links map[[3]int32]int32
 		dir, key := 0, [3]int32{int32(r), int32(st.Peer), int32(l)}
 		if st.Op.Receives() {
 			dir, key = 1, [3]int32{int32(st.Peer), int32(r), int32(l)}
+			if p.symmetric {
+				key = [3]int32{0, int32(p.opposite(st.Peer)), int32(l)}
+			}
 		}
 		if e.stamp[dir][st.Peer] != e.now {
 			id, ok := links[key]
@@ -190,7 +200,10 @@ func (p *Program) resolve() {
 	for i := range p.Links {
 		k := &p.Links[i]
 		lane := k.consumer // its number until now
-		k.producer, k.consumer = at(k.From, lane), at(k.To, lane)
+		k.producer, k.consumer = at(k.From, lane), at(k.From, lane)
+		if !p.symmetric {
+			k.consumer = at(k.To, lane)
+		}
 		k.base = p.sent
 		for i := k.firstSend; i >= 0; {
 			st := &p.Lanes[k.producer].Steps[i]
@@ -231,6 +244,8 @@ func (p *Program) source(lane, step int32) schedule.Step {
 		s.Peer = int(k.From)
 		if st.Op == schedule.Send {
 			s.Peer = int(k.To)
+		} else if p.symmetric {
+			s.Peer = p.opposite(int(k.To))
 		}
 	}
 	if st.AfterSteps > 0 {

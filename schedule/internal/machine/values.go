@@ -26,6 +26,7 @@ type Values[V any] struct {
 	state   []state
 	partial [][]V // by lane and unit: what an n-ary step has built so far
 	queues  queues[V]
+	turner  Turner[V] // in a symmetric program
 	err     error
 }
 
@@ -43,12 +44,16 @@ const (
 // schedule.Collective.InPlaceOffset says.
 func NewValues[V any](p *Program, windows int, inPlace bool, domain Domain[V]) *Values[V] {
 	l := newLayout(p, windows, inPlace)
-	return &Values[V]{
+	v := &Values[V]{
 		layout: l, domain: domain,
 		held: make([]V, l.places()), state: make([]state, l.places()),
 		partial: make([][]V, len(p.Lanes)),
 		queues:  newQueues[V](p, l.windows),
 	}
+	if p.symmetric {
+		v.turner = domain.(Turner[V])
+	}
+	return v
 }
 
 // Out is what a chunk of Out holds now, and whether anything was written there.
@@ -105,9 +110,9 @@ func (v *Values[V]) unit(lane, step int32, rank int, st *Step, window, unit int)
 		v.queues.push(st.Link, operand)
 		return nil
 	case schedule.Recv:
-		got = v.queues.pop(st.Link)
+		got = v.receive(st)
 	case schedule.RecvReduce:
-		got, err = v.reduce(operand, v.queues.pop(st.Link), st.Left)
+		got, err = v.reduce(operand, v.receive(st), st.Left)
 	case schedule.Copy:
 		got = operand
 	case schedule.Combine:
@@ -134,6 +139,15 @@ func (v *Values[V]) unit(lane, step int32, rank int, st *Step, window, unit int)
 		v.state[i] = kept
 	}
 	return nil
+}
+
+// receive is what a link brings next.
+func (v *Values[V]) receive(st *Step) V {
+	x := v.queues.pop(st.Link)
+	if v.turner != nil {
+		x = v.turner.Turn(x, v.p.opposite(int(v.p.Links[st.Link].To)))
+	}
+	return x
 }
 
 // Quiet is v as a handler whose errors do not stop the run; [Values.Err] has them in the end.
