@@ -84,8 +84,14 @@ func TestSymmetricMutation(t *testing.T) {
 				return lane
 			},
 			func(lane schedule.Lane, i int) schedule.Lane { lane[i].Peer = lane[i].Peer%(size-1) + 1; return lane },
-			func(lane schedule.Lane, i int) schedule.Lane { lane[i].Src.First = (lane[i].Src.First + 1) % size; return lane },
-			func(lane schedule.Lane, i int) schedule.Lane { lane[i].Dst.First = (lane[i].Dst.First + 1) % size; return lane },
+			func(lane schedule.Lane, i int) schedule.Lane {
+				lane[i].Src.First = (lane[i].Src.First + 1) % size
+				return lane
+			},
+			func(lane schedule.Lane, i int) schedule.Lane {
+				lane[i].Dst.First = (lane[i].Dst.First + 1) % size
+				return lane
+			},
 			func(lane schedule.Lane, i int) schedule.Lane { lane[i].Final = !lane[i].Final; return lane },
 			func(lane schedule.Lane, i int) schedule.Lane { lane[i].Left = !lane[i].Left; return lane },
 		} {

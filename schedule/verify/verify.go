@@ -15,6 +15,20 @@
 //   - No two lanes of a rank, and no two windows, touch one chunk at the same time unless both read.
 //   - All of that is true in place too, unless the schedule is Disjoint.
 //   - Early, Lazy and both together hold, where they are declared.
+//
+// Three things are derived and not run. What they rest on is checked for every set of schedules,
+// never assumed, and where it does not hold, everything is run:
+//
+//   - Channels (Options.Channels): that copies share no lane and no chunk, and are equal, is
+//     checked step by step for every number of channels; then one copy is proved (copyOf).
+//   - Links: only the hardest are run, of one slot and three segments a chunk, or 3·Ahead+1 and
+//     three. It follows for all with at most three segments a slot, or at most three segments and
+//     segments·Ahead < slots (tightest). What lies beyond, above all more than three segments for
+//     each slot where Ahead is 0, is not proved.
+//   - Roots ([Roots]): only the first root is run in full if all other schedules are equal to its
+//     own with the ranks renamed in a circle.
+//
+// [Symmetric] proves less, for sizes that are out of reach otherwise.
 package verify
 
 import (

@@ -23,8 +23,8 @@ func Proving() bool { return os.Getenv("GCCL_PROVE") == "1" }
 // Prove verifies an algorithm, and holds what its Info says against what the verifier finds, for
 // each of the shapes that shapes gives for a size (nil: the zero Shape), whose Root it sets:
 //
-//   - when [Proving], for all sizes to 64 with every root and one to four channels, and for some
-//     sizes to 4096;
+//   - when [Proving], for all sizes to 64 with every root and one to four channels (for what is
+//     run of them and what is derived, see package verify), and for some sizes to 4096;
 //   - else for all sizes to 9 and some to 33, with some roots and one or two channels.
 //
 // Where Supports refuses a size and shape, Make must fail on every rank. Ordered, Canonical,
