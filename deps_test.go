@@ -28,6 +28,7 @@ var imports = []struct{ pkg, may string }{
 	{"schedule", ""},
 	{"schedule/internal/machine", "schedule"},
 	{"rdma", ""},
+	{"internal/recorder", ""},
 
 	// Floor 1: algorithms, proofs, providers, the control plane.
 	{"ring", "schedule"},
@@ -53,7 +54,7 @@ var imports = []struct{ pkg, may string }{
 	{"collective/...", "bootstrap direct internal/... rdma rdma/... ring schedule schedule/... tensor tree collective/... zap"},
 
 	// Floor 4.
-	{"cmd/...", "bootstrap collective collective/... direct internal/launch ring schedule schedule/... tensor tree cmd/... zap"},
+	{"cmd/...", "bootstrap collective collective/... direct internal/launch internal/recorder ring schedule schedule/... tensor tree cmd/... zap"},
 	{"examples/...", "bootstrap collective internal/launch tensor examples/... zap"},
 }
 

@@ -44,6 +44,7 @@ type Comm struct {
 	job      executor.Job
 	jobs     [1]*executor.Job
 	windows  windows
+	flight   flight
 
 	broken    atomic.Pointer[StepError]
 	closed    atomic.Bool
@@ -78,7 +79,9 @@ func (c *Comm) run(ctx context.Context, call *Call) error {
 func (c *Comm) runPlanned(ctx context.Context, p *planned, call *Call) error {
 	c.fill(&c.job, p, call)
 	c.jobs[0] = &c.job
-	if err := c.engine.Run(ctx, c.cfg.Timeout, c.jobs[:]); err != nil {
+	err := c.engine.Run(ctx, c.cfg.Timeout, c.jobs[:])
+	c.ended(err)
+	if err != nil {
 		return c.fail(call, err)
 	}
 	return nil
@@ -103,6 +106,7 @@ func (c *Comm) fill(j *executor.Job, p *planned, call *Call) {
 		seq = uint32(c.seq)
 	}
 	a.Call = link.Call{FP: mix(p.fp^c.epoch, uint64(seq)), A: p.a | uint64(seq), B: p.b}
+	c.record(call, &a.Call, len(a.In), len(a.Out))
 }
 
 // usable returns why no call can be made, or nil.
@@ -130,6 +134,7 @@ func (c *Comm) Close() error {
 
 func (c *Comm) release() error {
 	var errs []error
+	c.closeRecord()
 	if c.mesh != nil {
 		if c.broken.Load() == nil {
 			c.mesh.Goodbye()
@@ -159,4 +164,8 @@ func (c *Comm) Abort(why string) {
 	n := &link.Notice{Cause: link.CauseGaveUp, From: c.rank, Culprit: c.rank, Text: c.describe(c.rank) + " aborted: " + why}
 	c.mesh.Fail(n)
 	c.broken.CompareAndSwap(nil, &StepError{Kind: ErrGaveUp, Call: "abort", Rank: c.rank, Peer: c.rank, Step: -1, Err: errors.New(n.Text)})
+	if c.cfg.DumpDir != "" && c.queue.enter() { // else the call in flight fails, and leaves its record
+		c.writeDump(c.snapshot("failure"))
+		c.queue.leave()
+	}
 }

@@ -52,6 +52,12 @@ type Config struct {
 	HCA string
 	// IBTimeout is how long RDMA waits for a peer, verbs.Options.Timeout: 1 to 31; 0: its default. (GCCL_IB_TIMEOUT)
 	IBTimeout int
+	// DumpDir is where a rank leaves its flight record (Comm.Dump) when a call fails: a file
+	// gccl-EPOCH-rankN.json, for `gccl why`. Empty: nowhere. (GCCL_DUMP_DIR)
+	DumpDir string
+	// DumpSignal writes it at every SIGUSR1, too, to the directory of temporary files if DumpDir is
+	// empty. (GCCL_DUMP_SIGNAL)
+	DumpSignal bool
 	// Logger receives log lines; nil: none, unless GCCL_DEBUG asks for them.
 	Logger *zap.Logger
 

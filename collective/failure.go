@@ -56,7 +56,11 @@ func (c *Comm) fail(call *Call, err error) error {
 	if first := c.mesh.Fail(n); first != n && gone == nil {
 		e.Kind, e.Peer, e.Err = kindOf(first.Cause), first.Culprit, first
 	}
-	if !c.broken.CompareAndSwap(nil, e) {
+	first := c.broken.CompareAndSwap(nil, e)
+	if c.cfg.DumpDir != "" {
+		c.writeDump(c.snapshot("failure"))
+	}
+	if !first {
 		return c.broken.Load()
 	}
 	c.log.Warn("communicator broken", errorFields(e)...)

@@ -83,7 +83,9 @@ func (c *Comm) runGroup(ctx context.Context, calls []Call) error {
 	if len(jobs) == 0 {
 		return nil
 	}
-	if err := c.engine.Run(ctx, c.cfg.Timeout, jobs); err != nil {
+	err = c.engine.Run(ctx, c.cfg.Timeout, jobs)
+	c.ended(err)
+	if err != nil {
 		return c.fail(&calls[0], err)
 	}
 	return nil

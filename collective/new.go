@@ -200,6 +200,9 @@ func (c *Comm) connect(ctx context.Context) error {
 		}
 	}
 	c.engine = executor.New(c.mesh, o)
+	if c.cfg.DumpSignal {
+		c.dumpOnSignal()
+	}
 	c.log.Info("communicator ready", c.fields()...)
 	return nil
 }

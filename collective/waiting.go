@@ -17,7 +17,7 @@ func (c *Comm) waiting() executor.Wait {
 			local++
 		}
 	}
-	w := executor.Wait{Spins: max(0, c.cfg.Spin), Yield: c.cfg.yield, Sleep: time.Millisecond}
+	w := executor.Wait{Spins: max(0, c.cfg.Spin), Yield: c.cfg.yield, Sleep: time.Millisecond, Ask: c.answer}
 	if c.cfg.Spin == 0 && local <= c.peers[c.rank].Cores {
 		w.Spins = 2000
 	}

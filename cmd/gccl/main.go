@@ -33,7 +33,7 @@ func command(out io.Writer) *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.SetOut(out)
-	root.AddCommand(perfCommand(), tuneCommand(), planCommand(), simCommand(), envCommand(), runCommand(), versionCommand())
+	root.AddCommand(perfCommand(), tuneCommand(), planCommand(), simCommand(), envCommand(), runCommand(), versionCommand(), whyCommand())
 	return root
 }
 

@@ -18,6 +18,9 @@ type Wait struct {
 	Yield func()
 	// Sleep is how long to poll before sleeping.
 	Sleep time.Duration
+	// Ask, if not nil, is called now and then by the goroutine that waits; it may look at where the
+	// run stands.
+	Ask func()
 }
 
 const (
@@ -38,6 +41,9 @@ func (e *Engine) idle(ctx context.Context, timeout time.Duration, idle int) erro
 	if idle%checkEvery != checkEvery-1 {
 		e.wait.Yield()
 		return nil
+	}
+	if e.wait.Ask != nil {
+		e.wait.Ask()
 	}
 	now := time.Now()
 	if err := e.check(ctx, now, timeout); err != nil {

@@ -1,0 +1,247 @@
+package collective
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/gccl/gccl/internal/link"
+	"github.com/gccl/gccl/internal/recorder"
+	"go.uber.org/zap"
+)
+
+// flight is a communicator's flight recorder. The ring belongs to whoever holds the turn, so that a call
+// pays a few plain stores for it. Whoever wants to read it asks (request): the holder of the turn answers
+// between two calls or, in a call, where it waits.
+type flight struct {
+	ring recorder.Ring
+	// request is the dump that somebody waits for.
+	request atomic.Pointer[dumpRequest]
+	asking  sync.Mutex // one request at a time
+	watch   stopper    // of the goroutine that waits for signals
+	// memory is held by whoever reads the links for a dump, and by Close to say that they are gone.
+	memory   sync.Mutex
+	unmapped bool
+}
+
+type dumpRequest struct {
+	why  string
+	done chan struct{}
+	dump *recorder.Dump
+}
+
+// dumpPatience bounds how long a dump waits for a call in progress to say where it stands.
+const dumpPatience = time.Second
+
+// record notes a call of a plan. The caller holds the turn.
+func (c *Comm) record(call *Call, a *link.Call, in, out int) {
+	e := c.flight.ring.Begin()
+	e.A, e.B, e.Bytes = a.A, a.B, max(in, out)
+	e.Kind, e.Peer = uint8(call.Kind), int32(call.Peer)
+	e.Waited = time.Time{}
+}
+
+// Dump returns the communicator's flight record as JSON: the last calls with their state, where the
+// call in progress stands and for which ranks it waits, and which peers are gone. `gccl why` merges
+// the dumps of all ranks. It may be called from any goroutine at any time, also after Close. It waits
+// up to a second for a call in progress to come to where it can answer; the dump of one that
+// does not says so.
+func (c *Comm) Dump() []byte { return encodeDump(c.dump("asked")) }
+
+func encodeDump(d *recorder.Dump) []byte {
+	b, err := d.Encode()
+	if err != nil {
+		panic(fmt.Sprintf("collective: dump of %+v: %v", d, err)) // numbers, strings and times
+	}
+	return b
+}
+
+func (c *Comm) dump(why string) *recorder.Dump {
+	if c.queue.enter() {
+		defer c.queue.leave()
+		return c.snapshot(why)
+	}
+	f := &c.flight
+	f.asking.Lock()
+	defer f.asking.Unlock()
+	req := &dumpRequest{why: why, done: make(chan struct{})}
+	f.request.Store(req)
+	c.queue.put(func() error { c.answer(); return nil }) // refused after Close, when a call in progress still answers
+	if c.mesh != nil {
+		c.mesh.Bell().Ring()
+	}
+	t := time.NewTimer(dumpPatience)
+	defer t.Stop()
+	select {
+	case <-req.done:
+		return req.dump
+	case <-t.C:
+	}
+	if !f.request.CompareAndSwap(req, nil) {
+		<-req.done // it is being answered
+		return req.dump
+	}
+	f.memory.Lock()
+	defer f.memory.Unlock()
+	d := c.header(why)
+	d.Silent = true
+	return d
+}
+
+// answer gives a dump to who asked for one. The caller holds the turn; it may be within a call.
+func (c *Comm) answer() {
+	if c.flight.request.Load() == nil {
+		return
+	}
+	if req := c.flight.request.Swap(nil); req != nil {
+		req.dump = c.snapshot(req.why)
+		close(req.done)
+	}
+}
+
+// header is the part of a dump that anybody may read. The caller holds flight.memory.
+func (c *Comm) header(why string) *recorder.Dump {
+	d := &recorder.Dump{Version: recorder.Version, Epoch: fmt.Sprintf("%016x", c.epoch), Rank: c.rank, Size: c.size,
+		Pid: os.Getpid(), Host: c.peers[c.rank].Host, At: time.Now(), Why: why, Closed: c.closed.Load(), Calls: []recorder.Call{}}
+	if e := c.broken.Load(); e != nil {
+		d.Broken = &recorder.Broken{Kind: e.Kind.Error(), Peer: e.Peer, Text: e.Error()}
+	}
+	for r := range c.peers {
+		if r == c.rank {
+			continue
+		}
+		p := recorder.Peer{Rank: r, Pid: c.peers[r].Pid, Host: c.peers[r].Host}
+		if lp := c.mesh.Peer(r); lp != nil {
+			p.Provider = lp.Provider
+			if !c.flight.unmapped {
+				if n := lp.Gone(); n != nil {
+					p.Gone = n.Text
+				}
+			}
+		}
+		d.Peers = append(d.Peers, p)
+	}
+	return d
+}
+
+// snapshot is the whole dump. The caller holds the turn.
+func (c *Comm) snapshot(why string) *recorder.Dump {
+	c.flight.memory.Lock()
+	defer c.flight.memory.Unlock()
+	d := c.header(why)
+	d.Seq = c.seq
+	if c.flight.ring.Busy() {
+		if w := c.engine.Waiting(); !w.IsZero() {
+			c.flight.ring.Waited(w)
+		}
+	}
+	if (c.flight.ring.Busy() || d.Broken != nil) && !c.flight.unmapped {
+		for _, l := range c.engine.Lanes() {
+			d.Lanes = append(d.Lanes, recorder.Lane{Lane: l.Lane, Step: l.Step, Steps: l.Steps, Doing: l.Doing, WaitsFor: l.WaitsFor})
+		}
+	}
+	c.flight.ring.Each(func(n uint64, e *recorder.Entry, s recorder.State) {
+		k := Kind(e.Kind)
+		call := recorder.Call{N: n, Kind: k.String(), Seq: uint32(e.A), Text: explain(link.Call{A: e.A, B: e.B}, c.algorithmName),
+			A: fmt.Sprintf("%016x", e.A), B: fmt.Sprintf("%016x", e.B), Algorithm: c.algorithmName(uint8(e.A >> 32)), Bytes: e.Bytes, State: s}
+		if k >= Send {
+			peer := int(e.Peer)
+			call.Peer = &peer
+			if call.Text += fmt.Sprintf(" to %d", peer); k == Recv {
+				call.Text = fmt.Sprintf("recv%s from %d", explain(link.Call{A: e.A, B: e.B}, c.algorithmName)[len("send"):], peer)
+			}
+		}
+		if !e.Waited.IsZero() {
+			w := e.Waited.Round(0)
+			call.Waited = &w
+		}
+		d.Calls = append(d.Calls, call)
+	})
+	return d
+}
+
+// closeRecord ends the recorder's use of the links.
+func (c *Comm) closeRecord() {
+	c.flight.watch.stop()
+	c.flight.memory.Lock()
+	c.flight.unmapped = true
+	c.flight.memory.Unlock()
+}
+
+// ended notes the end of a run. The caller holds the turn.
+func (c *Comm) ended(err error) { c.flight.ring.End(err == nil, c.engine.Waiting()) }
+
+// writeDump leaves a dump in the directory of dumps: whole or not at all.
+func (c *Comm) writeDump(d *recorder.Dump) {
+	dir := c.cfg.DumpDir
+	if dir == "" {
+		if d.Why == "failure" {
+			return
+		}
+		dir = os.TempDir()
+	}
+	name := filepath.Join(dir, fmt.Sprintf("gccl-%s-rank%d.json", d.Epoch, d.Rank))
+	done := make(chan error, 1)
+	go func() { done <- writeWhole(name, encodeDump(d)) }()
+	t := time.NewTimer(writePatience)
+	defer t.Stop()
+	err := error(context.DeadlineExceeded)
+	select {
+	case err = <-done:
+	case <-t.C:
+	}
+	if err != nil {
+		c.log.Warn("flight record not written", zap.String("file", name), zap.Error(err))
+		return
+	}
+	c.log.Info("flight record written", zap.String("file", name), zap.String("why", d.Why))
+}
+
+// writePatience bounds how long a failing call waits for the file system.
+const writePatience = 2 * time.Second
+
+// writeWhole writes a file beside its name and then renames it, so that nobody reads half of it.
+func writeWhole(name string, b []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if e := f.Close(); err == nil {
+		err = e
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}
+
+// stopper ends a goroutine and waits for it.
+type stopper struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// start runs f until stop.
+func (s *stopper) start(f func(ctx context.Context)) {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel, s.done = cancel, make(chan struct{})
+	go func() {
+		defer close(s.done)
+		f(ctx)
+	}()
+}
+
+func (s *stopper) stop() {
+	if s.cancel != nil {
+		s.cancel()
+		<-s.done
+	}
+}

@@ -1,0 +1,70 @@
+package executor
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gccl/gccl/internal/link"
+)
+
+// LaneAt is where a lane that has not finished stands.
+type LaneAt struct {
+	At
+	// WaitsFor are the ranks without which the lane cannot go on; none: it waits for another lane, or
+	// is about to go on.
+	WaitsFor []int
+}
+
+// Lanes returns where every lane of the run in progress, or of the run that failed, stands. It belongs
+// to the goroutine that runs.
+func (e *Engine) Lanes() []LaneAt {
+	var out []LaneAt
+	for i := range e.lanes {
+		l := &e.lanes[i]
+		p := l.job.Plan
+		at := LaneAt{At: At{Lane: i - l.first + p.laneBase, Steps: p.windows * len(l.acts)}}
+		switch {
+		case l.over && l.lent:
+			at.Step, at.Doing = at.Steps, "release of what was lent"
+			for j := range l.acts {
+				for k, s := range l.acts[j].sends {
+					if !s.Drained() {
+						at.add(l.acts[j].sendTo[k])
+					}
+				}
+			}
+		case !l.live():
+			continue
+		default:
+			a := &l.acts[l.at]
+			at.Step, at.Doing = l.window*len(l.acts)+l.at+1, a.words()
+			if l.size >= 0 || e.ready(l, a) {
+				at.waits(l, a)
+			}
+		}
+		out = append(out, at)
+	}
+	return out
+}
+
+func (at *LaneAt) waits(l *lane, a *action) {
+	for k, r := range a.receives {
+		if m, _ := r.Peek(&l.call); m == nil {
+			at.add(a.recvFrom[k])
+		}
+	}
+	for k, s := range a.sends {
+		if _, ok := s.Reserve(1); !ok {
+			at.add(a.sendTo[k])
+		}
+	}
+}
+
+func (at *LaneAt) add(p *link.Peer) {
+	if !slices.Contains(at.WaitsFor, p.Rank) {
+		at.WaitsFor = append(at.WaitsFor, p.Rank)
+	}
+}
+
+// Waiting is when the latest run first had to wait for long; zero: it has not.
+func (e *Engine) Waiting() time.Time { return e.waiting }
