@@ -50,9 +50,14 @@ func TestOptions(t *testing.T) {
 	assert.Equal(t, []int{8, 4096}, o.sizesFor("allreduce", 8))
 	assert.Equal(t, []int{0}, o.sizesFor("barrier", 8))
 	assert.Equal(t, collectives, o.Colls)
+	quick := options{Quick: true, colls: "reduce", Budget: time.Millisecond}
+	require.NoError(t, quick.complete())
+	assert.Equal(t, 1, quick.Rounds)
+	assert.Equal(t, []int{2, 4}, quick.Ranks)
+	assert.Equal(t, []string{"reduce"}, quick.Colls, "what is asked for goes before the subset")
 	for _, bad := range []options{
 		{ranks: "1", Rounds: 1, Budget: 1}, {ranks: "x", Rounds: 1, Budget: 1}, {ranks: "2", sizes: "3", Rounds: 1, Budget: 1},
-		{ranks: "2", sizes: "8Q", Rounds: 1, Budget: 1}, {ranks: "2", colls: "gather", Rounds: 1, Budget: 1}, {ranks: "2", Budget: 1}, {ranks: "2", Rounds: 1},
+		{ranks: "2", sizes: "8Q", Rounds: 1, Budget: 1}, {ranks: "2", colls: "gather", Rounds: 1, Budget: 1}, {ranks: "2", Rounds: -1, Budget: 1}, {ranks: "2"},
 	} {
 		assert.Error(t, bad.complete(), "%+v", bad)
 	}

@@ -21,7 +21,6 @@ const tag = "BENCHPEERS_JOB"
 type execution struct {
 	out  []byte
 	wall time.Duration
-	cpu  time.Duration // of the command and all its descendants that were waited for
 }
 
 // execute runs a command in a process group of its own and leaves no process behind, whatever happens.
@@ -63,9 +62,6 @@ func execute(ctx context.Context, limit time.Duration, args, env []string, watch
 	close(done)
 	<-watched
 	e := execution{out: out.Bytes(), wall: time.Since(start)}
-	if s := cmd.ProcessState; s != nil {
-		e.cpu = s.UserTime() + s.SystemTime()
-	}
 	if err != nil {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // the group is usually gone already
 		killTagged(id)

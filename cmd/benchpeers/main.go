@@ -60,13 +60,13 @@ func command() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.ranks, "ranks", "2,4,8", "numbers of ranks")
+	f.StringVar(&o.ranks, "ranks", "", "numbers of ranks (default 2,4,8)")
 	f.StringVar(&o.colls, "coll", "", "collectives (default all)")
 	f.StringVar(&o.sizes, "sizes", "", "sizes, for all numbers of ranks (default 8 … 256M, fewer for more ranks)")
 	f.StringVar(&o.configs, "configs", "", "configurations by name (default all)")
-	f.IntVar(&o.Rounds, "rounds", 3, "how often everything is measured")
+	f.IntVar(&o.Rounds, "rounds", 0, "how often everything is measured (default 3)")
 	f.DurationVar(&o.Budget, "budget", defaultBudget, "time for the calls of one cell")
-	f.BoolVar(&o.Quick, "only-quick", false, "a subset, in about two minutes")
+	f.BoolVar(&o.Quick, "only-quick", false, "defaults for about two minutes: few collectives, sizes and configurations, one round")
 	f.Float64Var(&o.MaxForeign, "max-foreign", 0.03, "share of the CPUs that others may use before a measurement is repeated")
 	f.StringVar(&o.Out, "out", "", "raw rows, one JSON object a line (default bin/benchpeers.json)")
 	f.StringVar(&o.Docs, "docs", "", "folder of performance.md and performance.svg (default docs)")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -32,18 +33,14 @@ type options struct {
 var collectives = []string{"allreduce", "broadcast", "allgather", "reducescatter", "reduce", "alltoall", "barrier", "pingpong", "sendrecv"}
 
 func (o *options) complete() error {
+	ranks, rounds := "2,4,8", 3
 	if o.Quick {
-		o.ranks, o.Rounds = "2,4", 1
-		if o.colls == "" {
-			o.colls = "allreduce,broadcast,allgather,barrier"
-		}
-		if o.sizes == "" {
-			o.sizes = "8,4K,64K,1M,16M"
-		}
-		if o.configs == "" {
-			o.configs = "gccl,gccl-alloc,gccl-tcp,ompi,ompi-ucx,ompi-yield1,ompi-ucx-yield1,mpich,gloo,ompi-tcp,ompi-tcp-yield1"
-		}
+		ranks, rounds = "2,4", 1
+		o.colls = cmp.Or(o.colls, "allreduce,broadcast,allgather,barrier")
+		o.sizes = cmp.Or(o.sizes, "8,4K,64K,1M,16M")
+		o.configs = cmp.Or(o.configs, "gccl,gccl-alloc,gccl-tcp,ompi,ompi-ucx,ompi-yield1,ompi-ucx-yield1,mpich,gloo,ompi-tcp,ompi-tcp-yield1")
 	}
+	o.ranks, o.Rounds = cmp.Or(o.ranks, ranks), cmp.Or(o.Rounds, rounds)
 	for _, s := range list(o.ranks) {
 		n, err := strconv.Atoi(s)
 		if err != nil || n < 2 || n > 64 {

@@ -106,7 +106,7 @@ func axes(w *bytes.Buffer, name string, x0, y0 float64) {
 		}
 		fmt.Fprintln(w)
 	}
-	for _, s := range []int{8, 1 << 10, 64 << 10, 1 << 20, 16 << 20, 256 << 20} {
+	for _, s := range []int{8, 1 << 10, 64 << 10, 4 << 20, 256 << 20} {
 		x, y := at(s, minRatio, x0, y0)
 		fmt.Fprintf(w, `<text x="%.1f" y="%.1f" text-anchor="middle">%s</text>`+"\n", x, y+14, size(s))
 	}

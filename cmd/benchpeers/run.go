@@ -2,13 +2,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
 )
 
-// jobLimit ends a launch that hangs; the slowest healthy one takes a quarter of it.
+// jobLimit ends a launch that hangs or that more ranks than cores slow down beyond use.
 const jobLimit = 2 * time.Minute
 
 // maxTries is how often one launch is made at most; all repetitions together stay below a quarter of all.
@@ -22,14 +24,18 @@ type runner struct {
 	failures map[string]int // of a configuration with a collective and a number of ranks
 	retries  int            // left
 	m        machine
+	tmp      string
 
 	done, total int
-	start       time.Time
+	spent       time.Duration // on what is done
 }
 
-func (r *runner) run(ctx context.Context) error {
+func (r *runner) run(ctx context.Context) (err error) {
 	r.m = thisMachine(r.o)
-	var err error
+	if r.tmp, err = os.MkdirTemp("", "benchpeers"); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(r.tmp)) }()
 	if r.m.Slices, r.m.Alloc, err = r.pages(ctx); err != nil {
 		return err
 	}
@@ -46,7 +52,7 @@ func (r *runner) run(ctx context.Context) error {
 	}
 	r.retries = r.total/4 + 1
 	fmt.Printf("%d launches in %d rounds, about %v; rows go to %s\n", r.total, r.o.Rounds, need.Round(time.Second), r.o.Out)
-	r.start = time.Now()
+	start := time.Now()
 	round := -1
 	for _, b := range blocks {
 		if len(b) == 0 {
@@ -62,7 +68,7 @@ func (r *runner) run(ctx context.Context) error {
 			return err
 		}
 	}
-	fmt.Printf("measured in %v\n", time.Since(r.start).Round(time.Second))
+	fmt.Printf("measured in %v\n", time.Since(start).Round(time.Second))
 	return nil
 }
 
@@ -124,6 +130,7 @@ func (r *runner) block(ctx context.Context, b []job) error {
 		if r.failures[key] >= 2 {
 			continue
 		}
+		began := time.Now()
 		rows, err := r.launch(ctx, &j)
 		if err != nil {
 			return err
@@ -146,7 +153,8 @@ func (r *runner) block(ctx context.Context, b []job) error {
 			bad = fmt.Sprintf(": others used %.0f %% of the CPUs, once more later", 100*last.Foreign)
 		}
 		r.done++
-		left := time.Duration(float64(time.Since(r.start)) / float64(r.done) * float64(r.total-r.done))
+		r.spent += time.Since(began)
+		left := time.Duration(float64(r.spent) / float64(r.done) * float64(r.total-r.done))
 		fmt.Printf("%d/%d round %d %s%s (%v left)\n", r.done, r.total, j.round+1, key, bad, left.Round(time.Second))
 	}
 	return nil
@@ -155,6 +163,7 @@ func (r *runner) block(ctx context.Context, b []job) error {
 // launch runs one job. It returns at least one row, the last of which says what failed.
 func (r *runner) launch(ctx context.Context, j *job) ([]row, error) {
 	args, env := j.command(r.bin, r.o)
+	env = append(env, "TMPDIR="+r.tmp) // what a killed launch leaves there goes with the run
 	before := place(ctx, r.bin)
 	u := usageNow()
 	e, err := execute(ctx, jobLimit, args, env, nil)

@@ -55,7 +55,8 @@ func TestExecuteLeavesNothing(t *testing.T) {
 		t.Skip("needs setsid")
 	}
 	pids := filepath.Join(t.TempDir(), "pids")
-	script := `setsid sleep 60 & echo $! >>` + pids + `; sleep 60 & echo $! >>` + pids + `; trap '' TERM; echo ready; wait`
+	// Both ignore the polite request; the first has left the group by the time it says its id.
+	script := `trap '' TERM; setsid sh -c 'echo $$ >>` + pids + `; exec sleep 60' & sleep 60 & echo $! >>` + pids + `; wait`
 	seen := false
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := execute(ctx, time.Minute, []string{"sh", "-c", script}, nil, func(int) {
