@@ -21,11 +21,13 @@ import (
 const workEnv = "GCCL_TEST_WORK"
 
 var works = map[string]func(ctx context.Context, c *collective.Comm) error{
-	"table":   workTable,
-	"forever": workForever,
-	"cases":   workCases,
-	"reduce":  workReduce,
-	"ring":    workRing,
+	"table":        workTable,
+	"forever":      workForever,
+	"registered":   workRegistered,
+	"reproducible": workReproducible,
+	"cases":        workCases,
+	"reduce":       workReduce,
+	"ring":         workRing,
 }
 
 func TestMain(m *testing.M) {

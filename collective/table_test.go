@@ -124,7 +124,10 @@ func local(t *testing.T, n int, cfg Config) []*Comm {
 }
 
 // run makes the call on one rank and compares with the reference.
-func (tc tableCase) run(c *Comm) error {
+func (tc tableCase) run(c *Comm) error { return tc.runIn(c, filled) }
+
+// runIn does so on tensors that place makes, first the source, then the destination.
+func (tc tableCase) runIn(c *Comm, place func(dt tensor.DType, count int, odd bool, f func(int) float64) guarded) error {
 	if rule := tc.info.Collective.String() + ":" + tc.info.Name; c.cfg.Algo != rule {
 		if err := c.retune(rule); err != nil {
 			return err
@@ -133,8 +136,8 @@ func (tc tableCase) run(c *Comm) error {
 	n, me, coll := c.size, c.rank, tc.info.Collective
 	val := func(r, i int) float64 { return float64(wrap(tc.dt, valueOf(tc.dt, tc.op, r, i))) }
 	in, out := coll.Blocks(me, n, tc.root)
-	src := filled(tc.dt, in*tc.count, tc.odd, func(i int) float64 { return val(me, i) })
-	dst := filled(tc.dt, out*tc.count, tc.odd, func(int) float64 { return 0 })
+	src := place(tc.dt, in*tc.count, tc.odd, func(i int) float64 { return val(me, i) })
+	dst := place(tc.dt, out*tc.count, tc.odd, func(int) float64 { return 0 })
 	call := Call{Kind: Kind(coll), Src: src.t, Dst: dst.t, Op: tc.op, Root: tc.root}
 	if tc.inPlace {
 		switch {
