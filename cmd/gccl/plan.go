@@ -195,7 +195,8 @@ func sideBySide(channels int) string {
 // candidates prints the table of --explain.
 func (o *planOptions) candidates(out io.Writer, t *tuner.Tuner, q tuner.Query) error {
 	cands, why := t.Explain(q)
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "%v of %d bytes, %d ranks\n", q.Collective, q.Bytes, o.ranks)
 	fmt.Fprintln(w, "\tALGORITHM\tCHANNELS\tCHUNK\tPREDICTED\tMEASURED\t")
 	for i, c := range cands {
@@ -215,7 +216,15 @@ func (o *planOptions) candidates(out io.Writer, t *tuner.Tuner, q tuner.Query) e
 		}
 		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\t%s\n", mark, c.Algorithm, c.Channels, chunk, timeText(c.Predicted), measured, note)
 	}
-	return w.Flush()
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for line := range strings.Lines(text.String()) {
+		if _, err := fmt.Fprintln(out, strings.TrimRight(line, " \n")); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sizeText is a number of bytes with K, M or G where that is exact.
