@@ -45,6 +45,7 @@ type Comm struct {
 	jobs     [1]*executor.Job
 	windows  windows
 	flight   flight
+	pulse    stopper
 
 	broken    atomic.Pointer[StepError]
 	closed    atomic.Bool
@@ -135,6 +136,7 @@ func (c *Comm) Close() error {
 func (c *Comm) release() error {
 	var errs []error
 	c.closeRecord()
+	c.pulse.stop()
 	if c.mesh != nil {
 		if c.broken.Load() == nil {
 			c.mesh.Goodbye()

@@ -52,6 +52,12 @@ type Config struct {
 	HCA string
 	// IBTimeout is how long RDMA waits for a peer, verbs.Options.Timeout: 1 to 31; 0: its default. (GCCL_IB_TIMEOUT)
 	IBTimeout int
+	// Heartbeat is how long a rank of this host whose memory is mapped (shm) may show no sign of life
+	// while this rank waits for it, before it is given up with ErrPeerLost: its process is stopped, by
+	// a debugger too, or starved. 0: 10 seconds; negative: for ever. Every rank shows signs of life ten
+	// times a second. Over tcp and verbs a stopped process is not told from a slow one: there Timeout
+	// bounds the wait; one that ended or was cut off is noticed by the provider. (GCCL_HEARTBEAT)
+	Heartbeat time.Duration
 	// DumpDir is where a rank leaves its flight record (Comm.Dump) when a call fails: a file
 	// gccl-EPOCH-rankN.json, for `gccl why`. Empty: nowhere. (GCCL_DUMP_DIR)
 	DumpDir string
@@ -76,6 +82,9 @@ const scheduleLanes = 4
 func (c *Config) defaults() {
 	if c.Timeout == 0 {
 		c.Timeout = 10 * time.Minute
+	}
+	if c.Heartbeat == 0 {
+		c.Heartbeat = 10 * time.Second
 	}
 	if c.Channels == 0 {
 		c.Channels = 2

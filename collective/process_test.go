@@ -23,6 +23,7 @@ const workEnv = "GCCL_TEST_WORK"
 var works = map[string]func(ctx context.Context, c *collective.Comm) error{
 	"table":        workTable,
 	"forever":      workForever,
+	"slow":         workSlow,
 	"registered":   workRegistered,
 	"reproducible": workReproducible,
 	"cases":        workCases,

@@ -21,6 +21,9 @@ func (c *Comm) waiting() executor.Wait {
 	if c.cfg.Spin == 0 && local <= c.peers[c.rank].Cores {
 		w.Spins = 2000
 	}
+	if c.cfg.network == nil {
+		w.Silence = c.cfg.Heartbeat
+	}
 	if w.Yield == nil {
 		w.Yield = cpu.Yield
 	}

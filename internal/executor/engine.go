@@ -45,9 +45,10 @@ type Engine struct {
 	lanes     []lane
 	transfers []link.Receiver
 	stashMax  int
-	left      int          // lanes that are not over
-	since     time.Time    // when polling in vain began
-	waiting   time.Time    // when the run first had to wait
+	left      int       // lanes that are not over
+	since     time.Time // when polling in vain began
+	waiting   time.Time // when the run first had to wait
+	ears      ears
 	suspect   *link.Notice // a peer was gone at the last check, and nothing has moved since
 
 	// Lists of the current piece, kept to save allocations.

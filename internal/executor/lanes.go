@@ -26,28 +26,37 @@ func (e *Engine) Lanes() []LaneAt {
 		switch {
 		case l.over && l.lent:
 			at.Step, at.Doing = at.Steps, "release of what was lent"
-			for j := range l.acts {
-				for k, s := range l.acts[j].sends {
-					if !s.Drained() {
-						at.add(l.acts[j].sendTo[k])
-					}
-				}
-			}
 		case !l.live():
 			continue
 		default:
 			a := &l.acts[l.at]
 			at.Step, at.Doing = l.window*len(l.acts)+l.at+1, a.words()
-			if l.size >= 0 || e.ready(l, a) {
-				at.waits(l, a)
-			}
 		}
+		e.awaited(l, &at)
 		out = append(out, at)
 	}
 	return out
 }
 
-func (at *LaneAt) waits(l *lane, a *action) {
+// awaited adds the ranks that a lane waits for.
+func (e *Engine) awaited(l *lane, at *LaneAt) {
+	if l.over && l.lent {
+		for j := range l.acts {
+			for k, s := range l.acts[j].sends {
+				if !s.Drained() {
+					at.add(l.acts[j].sendTo[k])
+				}
+			}
+		}
+		return
+	}
+	if !l.live() {
+		return
+	}
+	a := &l.acts[l.at]
+	if l.size < 0 && !e.ready(l, a) {
+		return
+	}
 	for k, r := range a.receives {
 		if m, _ := r.Peek(&l.call); m == nil {
 			at.add(a.recvFrom[k])

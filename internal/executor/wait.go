@@ -21,6 +21,8 @@ type Wait struct {
 	// Ask, if not nil, is called now and then by the goroutine that waits; it may look at where the
 	// run stands.
 	Ask func()
+	// Silence, if positive, is how long a peer that is waited for may show no pulse (link.Peer.Listen).
+	Silence time.Duration
 }
 
 const (
@@ -87,6 +89,7 @@ func (e *Engine) check(ctx context.Context, now time.Time, timeout time.Duration
 	if n := e.mesh.Failed(); n != nil {
 		return &Gone{n}
 	}
+	e.listen(now)
 	n := e.gone()
 	if n != nil && n == e.suspect {
 		return &Gone{n}

@@ -26,6 +26,7 @@ type Peer struct {
 	receives []Receiver
 	wire     *wire
 	windows  [][]byte
+	watch    watch
 	told     atomic.Bool
 	gone     atomic.Pointer[Notice] // the peer's end, as the peer told or the provider saw it
 }
@@ -98,6 +99,7 @@ func (p *Peer) connect(ctx context.Context, addr []byte, remote rdma.RemoteRegio
 		if err != nil {
 			return fmt.Errorf("map the ring buffers of rank %d: %w", p.Rank, err)
 		}
+		p.watch.word = wordAt(b)
 		p.memory, p.mapped = ls, b[base:][:g.sectionBytes()]
 		p.connectMemory()
 		return nil
