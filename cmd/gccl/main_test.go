@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gccl/gccl/collective"
 	"github.com/stretchr/testify/require"
 )
 
@@ -86,8 +87,6 @@ func TestGolden(t *testing.T) {
 		"sim_hosts":     "sim -n 16 --hosts-size 4 --host-bandwidth 24 --bytes 16K-16M --algo TwoLevel|TwoShot|tree",
 		"sim_broadcast": "sim --collective broadcast -n 5 --root 3 --bytes 1K",
 		"sim_large":     "sim -n 512 --bytes 64K --algo ring|RecursiveDoubling|OneShot --max-steps 1e6",
-		"env":           "env",
-		"env_long":      "env -l",
 	} {
 		out, warnings, err := gccl(t, strings.Fields(args)...)
 		require.NoError(t, err, args)
@@ -137,6 +136,20 @@ func TestWrongFlags(t *testing.T) {
 	} {
 		_, _, err := gccl(t, strings.Fields(args)...)
 		require.ErrorContains(t, err, want, args)
+	}
+}
+
+func TestEnvShowsEverySetting(t *testing.T) {
+	cleanEnvironment(t)
+	out, warnings, err := gccl(t, "env", "--long")
+	require.NoError(t, err)
+	require.Empty(t, warnings)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	require.Equal(t, []string{"SETTING", "VALUE", "SOURCE", "TYPE", "MEANING"}, strings.Fields(lines[0]))
+	settings := collective.Settings()
+	require.Len(t, lines, 1+len(settings))
+	for i, s := range settings {
+		require.Equal(t, strings.Join([]string{s.Name, s.Default, "default", s.Type, s.Help}, " "), strings.Join(strings.Fields(lines[i+1]), " "))
 	}
 }
 
