@@ -29,6 +29,10 @@ test-rdma: ## the verbs provider over the kernel's soft-RoCE, in one VM and acro
 	rdma/verbs/lab/test all
 	CGO_ENABLED=1 $(GO) vet -tags verbslayout ./rdma/verbs/internal/ibv
 
+.PHONY: test-hosts
+test-hosts: ## ranks on hosts of their own: network namespaces with 1 Gbit/s links (root)
+	$(GO) test -count=1 -v -timeout 15m -run Hosts ./collective -hosts
+
 .PHONY: chaos
 chaos: ## kill ranks at random moments, at length
 	$(GO) test -count=1 -run 'Kill|Chaos' ./collective -thorough
@@ -61,3 +65,7 @@ fuzz: ## run every fuzz target for a short time each
 bench: ## collectives of 2 and 4 ranks on this host, in nccl-tests' columns
 	$(GO) build -o bin/gccl ./cmd/gccl
 	for n in 2 4; do bin/gccl perf allreduce --ranks $$n -b 8 -e 64M -f 8; done
+
+.PHONY: bench-peers
+bench-peers: ## gccl against OpenMPI, MPICH and Gloo on this host (about 45 min); writes docs/performance.md
+	$(GO) run ./cmd/benchpeers $(FLAGS)
