@@ -146,7 +146,7 @@ func (c *Comm) check(call *Call, sh *shape) error {
 
 // lengths fills in the block lengths and holds them against the tensors.
 func (c *Comm) lengths(call *Call, sh *shape, needDst, needSrc bool) error {
-	sh.in, sh.out, sh.longest, sh.inPlace, sh.uneven = sh.in[:0], sh.out[:0], 0, false, call.Counts != nil || call.RecvCounts != nil
+	sh.in, sh.out, sh.count, sh.longest, sh.inPlace, sh.uneven = sh.in[:0], sh.out[:0], 0, 0, false, call.Counts != nil || call.RecvCounts != nil
 	k := call.Kind
 	if k >= Send {
 		t := call.Src
