@@ -122,8 +122,7 @@ func (c *Comm) usable() error {
 }
 
 // Close leaves the communicator and releases its memory and connections. It is local and bounded:
-// it waits for no peer, but for up to a second for its own last messages to be taken by the
-// network. Peers that still need this rank get an error that says that it closed.
+// it waits for no peer, but for up to a second for the network to acknowledge its own last messages. Peers that still need this rank get an error that says that it closed.
 func (c *Comm) Close() error {
 	c.closeOnce.Do(func() {
 		c.closed.Store(true)
@@ -151,9 +150,10 @@ func (c *Comm) release() error {
 	return errors.Join(errs...)
 }
 
-// flush polls until posted writes have left, at most for d.
+// flush polls until posted writes are acknowledged, at most for d: a connection that is closed sends
+// nothing again that was lost.
 func (c *Comm) flush(d time.Duration) {
-	for end := time.Now().Add(d); !c.mesh.Drained() && time.Now().Before(end); {
+	for end := time.Now().Add(d); !c.mesh.Acknowledged() && time.Now().Before(end); {
 		if _, err := c.mesh.Progress(); err != nil {
 			return
 		}

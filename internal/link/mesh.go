@@ -338,6 +338,19 @@ func (m *Mesh) Drained() bool {
 	return true
 }
 
+// Acknowledged reports whether peers that are still there have acknowledged what was posted up to the
+// latest notice, so that Close, which breaks connections, takes nothing away from them.
+func (m *Mesh) Acknowledged() bool {
+	for _, pt := range m.ports {
+		for _, p := range pt.endpoints {
+			if !p.wire.acknowledged() {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // Close releases endpoints, queues and arenas. It never waits for a peer.
 func (m *Mesh) Close() error {
 	var errs []error

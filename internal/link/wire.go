@@ -35,9 +35,11 @@ type wire struct {
 
 	mu      sync.Mutex // posts: the owner's messages and, once, a notice from any goroutine
 	backlog []rdma.Write
-	posted  int // writes handed over so far
-	done    int // writes known to be complete
-	auto    bool
+	posted  uint64 // writes so far; the last one's ID
+	asked   uint64 // the last signaled one's ID
+	done    uint64 // all writes to this ID are complete
+	auto    bool   // they go on by themselves
+	inline  int    // bytes up to which the device takes them at once
 	lanes   []*wireLane
 }
 
@@ -58,7 +60,8 @@ func (p *Peer) connectWire() error {
 	if err != nil {
 		return fmt.Errorf("staging memory for rank %d: %w", p.Rank, err)
 	}
-	w := &wire{peer: p, staging: st, auto: p.port.dev.Attr().Autonomous}
+	attr := p.port.dev.Attr()
+	w := &wire{peer: p, staging: st, auto: attr.Autonomous, inline: attr.MaxInline}
 	p.wire = w
 	for lane := range g.Lanes {
 		l := &wireLane{}
@@ -77,12 +80,23 @@ func (p *Peer) connectWire() error {
 	return nil
 }
 
-// post hands a write to the endpoint, or keeps it until there is room.
+// signalEvery is how often a completion is asked for where writes go on by themselves: each costs the
+// card a write to memory and this rank a look at it.
+const signalEvery = 8
+
+// post hands a write to the endpoint, or keeps it until there is room. The bytes are not changed before
+// the peer has consumed them, so that inline ones may wait as well.
 func (w *wire) post(wr rdma.Write) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.posted++
-	wr.Signaled = true
+	wr.ID = w.posted
+	if !w.auto || w.posted-w.asked >= signalEvery || wr.Imm == immNotice {
+		wr.Signaled, w.asked = true, w.posted
+	}
+	if n := len(wr.Local); n > 0 && n <= w.inline {
+		wr.Inline, wr.Region = true, nil
+	}
 	w.backlog = append(w.backlog, wr)
 	w.flush()
 }
@@ -113,6 +127,13 @@ func (w *wire) drained() bool {
 	return len(w.backlog) == 0 && (w.auto || w.done == w.posted) || w.peer.gone.Load() != nil
 }
 
+// acknowledged reports whether the last write that asked for a completion is complete.
+func (w *wire) acknowledged() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.backlog) == 0 && w.done >= w.asked || w.peer.gone.Load() != nil
+}
+
 func (w *wire) tell(n *Notice) {
 	b := w.staging.Bytes()[:noticeBytes]
 	n.encode(b)
@@ -123,7 +144,7 @@ func (w *wire) tell(n *Notice) {
 func (w *wire) completed(c rdma.Completion) error {
 	if c.Kind == rdma.Wrote {
 		w.mu.Lock()
-		w.done++
+		w.done = max(w.done, c.ID)
 		w.mu.Unlock()
 		if c.Err != nil && !errors.Is(c.Err, rdma.ErrClosed) {
 			w.peer.mesh.lost(w.peer.Rank, c.Err)
