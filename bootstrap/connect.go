@@ -78,7 +78,7 @@ func form(ctx context.Context, g *group, cfg *Config, targets []meet.Target) err
 			return err
 		}
 		cfg.warnOpen()
-		return host(ctx, g, cfg, listeners, self)
+		return cfg.hintLoopback(targets, host(ctx, g, cfg, listeners, self))
 	}
 	var conn *wire.Conn
 	if b != nil {
@@ -91,6 +91,20 @@ func form(ctx context.Context, g *group, cfg *Config, targets []meet.Target) err
 	}
 	cfg.warnOpen()
 	return join(ctx, g, cfg, conn, self)
+}
+
+// hintLoopback adds to a failure of rank 0 that ranks of other hosts cannot find it where it was told to
+// listen. Whether they were told the same is not known before.
+func (cfg *Config) hintLoopback(targets []meet.Target, err error) error {
+	if err == nil || len(targets) == 0 || cfg.AllowLoopback || cfg.Size == cfg.LocalSize {
+		return err
+	}
+	for _, t := range targets {
+		if !t.IsLoopback() {
+			return err
+		}
+	}
+	return fmt.Errorf("%w (rank 0 was told %s, which leads to no other host: set GCCL_ROOT to an address of this host)", err, cfg.Root)
 }
 
 // warnOpen says that the job is not protected.
@@ -193,7 +207,7 @@ func (cfg *Config) check() ([]meet.Target, error) {
 		}
 		// Some launchers tell rank 0 "localhost" and the others its real name.
 		if cfg.scattered() && t.IsLoopback() && (cfg.Rank != 0 || t.IsIP()) {
-			return nil, fmt.Errorf("%w: root %s is a loopback address, but of %d ranks only %d are on this host",
+			return nil, fmt.Errorf("%w: root %s is a loopback address, but of %d ranks only %d are on this host: set GCCL_ROOT to an address of rank 0's host",
 				ErrConfig, cfg.Root, cfg.Size, cfg.LocalSize)
 		}
 	}

@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -30,10 +31,13 @@ func Init(ctx context.Context) (*Comm, error) {
 	return New(ctx, cfg)
 }
 
-// New makes a communicator. All its ranks must call it; it returns when all are connected, or when
-// ctx ends, or with the first rank's failure.
+// New makes a communicator. All its ranks must call it; it returns when all are connected, when ctx
+// ends or cfg.Bootstrap.Timeout has passed (0: bootstrap.DefaultTimeout), or with the first rank's failure.
 func New(ctx context.Context, cfg Config) (_ *Comm, err error) {
 	cfg.defaults()
+	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(cfg.Bootstrap.Timeout, bootstrap.DefaultTimeout),
+		fmt.Errorf("the ranks could not all be connected in time (GCCL_TIMEOUT): %w", context.DeadlineExceeded))
+	defer cancel()
 	c := &Comm{cfg: cfg, log: cfg.Logger, catalog: catalog(), plans: map[planKey]*planned{}}
 	defer func() {
 		if err != nil {

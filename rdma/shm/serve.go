@@ -104,6 +104,9 @@ func (d *Device) identify(c *conn) (*Endpoint, error) {
 	if ask.kind != open {
 		return nil, errors.New("message out of turn")
 	}
+	// From here on a lapse would end the endpoint, not only this try: time that passed while this
+	// process did not run must not count.
+	_ = c.unix.SetDeadline(time.Now().Add(sendPatience))
 	d.mu.Lock()
 	e := d.endpoints[ask.endpoint]
 	d.mu.Unlock()
