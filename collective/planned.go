@@ -193,6 +193,9 @@ func (c *Comm) bound(s *schedule.Schedule, key planKey, sh *shape, ch *choice) e
 		return nil
 	}
 	most *= segments
+	if key.uneven && key.kind != AllGather && key.kind != ReduceScatter {
+		return fmt.Errorf("%w: %s cannot carry blocks whose lengths not all ranks know", ErrInternal, ch.info.Name)
+	}
 	if ch.window == 0 && max(sh.longest, key.count) > most || ch.window > most {
 		ch.window = most
 	}

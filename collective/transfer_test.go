@@ -208,7 +208,7 @@ func TestUnevenBlocks(t *testing.T) {
 	ctx := context.Background()
 	for _, wire := range []bool{false, true} {
 		comms := local(t, 4, Config{Timeout: 20 * time.Second, BufferBytes: 16 << 10, noMap: wire})
-		for _, counts := range [][]int{{0, 0, 0, 0}, {1, 0, 3, 2}, {0, 0, 0, 7}, {5000, 1, 0, 40_000}} {
+		for _, counts := range [][]int{{0, 0, 0, 0}, {1, 0, 3, 2}, {0, 0, 0, 7}, {5000, 1, 0, 40_000}, {50_000, 50_000, 50_000, 50_000}} {
 			total := 0
 			var all []int32
 			for r, n := range counts {

@@ -2,13 +2,16 @@ package direct
 
 import "github.com/gccl/gccl/schedule"
 
-// exchanges is how many exchanges of a pairwise all-to-all are in flight: enough to cover the
-// delay of one message by the transfer of others, few enough for the links' slots to stay in cache.
-const exchanges = 4
+// exchanges is how many exchanges of a pairwise all-to-all are in flight in each direction: enough to
+// cover the delay of one message by the transfer of others, few enough for the links' slots to stay in cache.
+const exchanges = 2
 
 // AllToAllPairwise exchanges block p with every rank p: at distance k a rank sends to r+k and
 // receives from r−k, so that every rank is the target of one message at a time. Distances are
-// dealt over a few lanes, which do not wait for one another.
+// dealt over a few lanes, which do not wait for one another; what goes up (to a higher rank) and what
+// goes down has lanes of its own. So no lane has a cycle of ranks that all send first: in an
+// upward lane the last rank only receives, then the one before it can send, and so on. Blocks of any
+// length pass through any number of slots.
 //
 //	cost: (p−1)α + (p−1)/p·Sβ
 //
@@ -22,19 +25,25 @@ func AllToAllPairwise(rank, size int, shape schedule.Shape) (schedule.Schedule, 
 	if err := check(rank, size, shape); err != nil {
 		return schedule.Schedule{}, err
 	}
-	ls := make([]schedule.Lane, min(exchanges, size))
-	for k := range size {
+	n := min(exchanges, size-1) // lanes for each direction
+	ls := make([]schedule.Lane, max(1, 2*n))
+	ls[0] = append(ls[0], copyTo(at(schedule.In, rank), at(schedule.Out, rank)))
+	for k := 1; k < size; k++ {
 		to, from := (rank+k)%size, (rank-k+size)%size
-		l := k % len(ls)
-		if k == 0 {
-			ls[l] = append(ls[l], copyTo(at(schedule.In, to), at(schedule.Out, from)))
-			continue
+		lane := func(from, to int) int {
+			if from < to {
+				return k % n
+			}
+			return n + k%n
 		}
-		ls[l] = append(ls[l], send(to, at(schedule.In, to)), recv(from, at(schedule.Out, from)))
+		l := lane(rank, to)
+		ls[l] = append(ls[l], send(to, at(schedule.In, to)))
+		l = lane(from, rank)
+		ls[l] = append(ls[l], recv(from, at(schedule.Out, from)))
 	}
 	return schedule.Schedule{
 		Collective: schedule.AllToAll, Rank: rank, Size: size,
 		In: size, Out: size, Lanes: ls,
-		Ahead: min(1, size-1), Early: true, Lazy: true, Disjoint: true,
+		Early: true, Lazy: true, Disjoint: true,
 	}, nil
 }
