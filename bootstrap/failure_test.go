@@ -259,7 +259,7 @@ func TestDeathWhileTheGroupForms(t *testing.T) {
 				assert.Equal(t, 2, blamed.Rank, "%v", err)
 				assert.ErrorIs(t, err, ErrPeerLost)
 				assert.ErrorContains(t, err, "pid 77 on there")
-				assert.ErrorContains(t, err, "rank 3")
+				assert.Regexp(t, `rank 3|ranks 1,3`, err.Error()) // rank 1 may be on its way, too
 			}
 		})
 	}
