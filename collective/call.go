@@ -2,6 +2,7 @@ package collective
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/gccl/gccl/schedule"
 	"github.com/gccl/gccl/tensor"
@@ -98,6 +99,9 @@ type shape struct {
 // check validates a call against the communicator and returns its shape. It is the place where
 // wrong arguments are found before anything is sent.
 func (c *Comm) check(call *Call, sh *shape) error {
+	if call.Kind < AllReduce || call.Kind > Recv {
+		return invalid("call of kind %d, which there is not", uint8(call.Kind))
+	}
 	dst, src := call.Dst, call.Src
 	root := call.Kind.rooted()
 	if root && (call.Root < 0 || call.Root >= c.size) {
@@ -209,6 +213,9 @@ func (c *Comm) unevenLengths(call *Call, sh *shape, needDst, needSrc bool) error
 		for r, v := range counts {
 			if v < 0 {
 				return 0, invalid("%v: %s[%d] is %d", *call, name, r, v)
+			}
+			if n > math.MaxInt-v {
+				return 0, invalid("%v: the %s add up to more than an int holds", *call, name)
 			}
 			n += v
 			sh.longest = max(sh.longest, v)

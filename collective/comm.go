@@ -49,6 +49,8 @@ type Comm struct {
 
 	broken    atomic.Pointer[StepError]
 	closed    atomic.Bool
+	life      sync.RWMutex // guards the mesh against Abort while it is released
+	released  bool
 	closeOnce sync.Once
 	closeErr  error
 }
@@ -122,12 +124,25 @@ func (c *Comm) usable() error {
 }
 
 // Close leaves the communicator and releases its memory and connections. It is local and bounded:
-// it waits for no peer, but for up to a second for the network to acknowledge its own last messages. Peers that still need this rank get an error that says that it closed.
+// it waits for no peer, but for up to a second for its own last messages to be taken by the
+// network. Peers that still need this rank get an error that says that it closed. A call in flight is
+// aborted; it and calls that wait for their turn return an error.
 func (c *Comm) Close() error {
 	c.closeOnce.Do(func() {
 		c.closed.Store(true)
+		if !c.queue.enter() {
+			c.Abort("closed while a call was in flight")
+			h := c.queue.put(func() error {
+				c.queue.close()
+				c.closeErr = c.release()
+				return nil
+			})
+			<-h.done
+			return
+		}
 		c.queue.close()
 		c.closeErr = c.release()
+		c.queue.leave()
 	})
 	return c.closeErr
 }
@@ -136,12 +151,15 @@ func (c *Comm) release() error {
 	var errs []error
 	c.closeRecord()
 	c.pulse.stop()
+	c.life.Lock() // an Abort from another goroutine touches the mesh's memory
+	defer c.life.Unlock()
 	if c.mesh != nil {
 		if c.broken.Load() == nil {
 			c.mesh.Goodbye()
 			c.flush(time.Second)
 		}
 		errs = append(errs, c.windows.close(), c.mesh.Close())
+		c.released = true
 	}
 	errs = append(errs, c.devices.close())
 	if c.ownGroup {
@@ -164,7 +182,11 @@ func (c *Comm) flush(d time.Duration) {
 // call, and the peers' calls, return an error that names this rank and why.
 func (c *Comm) Abort(why string) {
 	n := &link.Notice{Cause: link.CauseGaveUp, From: c.rank, Culprit: c.rank, Text: c.describe(c.rank) + " aborted: " + why}
-	c.mesh.Fail(n)
+	c.life.RLock()
+	if !c.released {
+		c.mesh.Fail(n)
+	}
+	c.life.RUnlock()
 	c.broken.CompareAndSwap(nil, &StepError{Kind: ErrGaveUp, Call: "abort", Rank: c.rank, Peer: c.rank, Step: -1, Err: errors.New(n.Text)})
 	if c.cfg.DumpDir != "" && c.queue.enter() { // else the call in flight fails, and leaves its record
 		c.writeDump(c.snapshot("failure"))

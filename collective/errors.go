@@ -17,7 +17,7 @@ var (
 	ErrPeerLost = errors.New("peer lost")
 	// ErrGaveUp: another rank gave the call up (its deadline passed, its caller cancelled or aborted).
 	ErrGaveUp = errors.New("a rank gave up")
-	// ErrClosed: the communicator was closed or aborted on this rank.
+	// ErrClosed: the communicator was closed on this rank.
 	ErrClosed = errors.New("communicator closed")
 	// ErrUnavailable: no provider reaches a rank, or the wanted one cannot work here.
 	ErrUnavailable = rdma.ErrUnavailable

@@ -183,3 +183,23 @@ func TestCloseAfterItsPart(t *testing.T) {
 		require.ErrorIs(t, comms[0].Barrier(ctx), ErrClosed)
 	}
 }
+
+// Close from another goroutine ends a call in flight; nothing crashes, and the peer learns of it.
+func TestCloseEndsACallInFlight(t *testing.T) {
+	for _, wire := range []bool{false, true} {
+		comms := localBroken(t, 2, Config{noMap: wire})
+		began, done := make(chan struct{}), make(chan error)
+		go func() {
+			close(began)
+			done <- comms[0].Barrier(context.Background())
+		}()
+		<-began
+		require.NoError(t, comms[0].Close())
+		require.Error(t, <-done)
+		comms[0].Abort("after the end")
+		// The peer may have all it needs for this one.
+		if err := comms[1].Barrier(context.Background()); err == nil {
+			require.Error(t, comms[1].Barrier(context.Background()))
+		}
+	}
+}

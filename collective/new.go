@@ -70,6 +70,9 @@ func New(ctx context.Context, cfg Config) (_ *Comm, err error) {
 // NewLocal makes the n communicators of a job whose ranks are goroutines of this process, over the
 // loopback provider. cfg's Group, Bootstrap and Provider are not used.
 func NewLocal(ctx context.Context, n int, cfg Config) ([]*Comm, error) {
+	if n < 1 {
+		return nil, invalid("a job of %d ranks", n)
+	}
 	comms := make([]*Comm, n)
 	cfg.network, cfg.yield = loopback.NewNetwork(), runtime.Gosched
 	g, ctx := errgroup.WithContext(ctx)

@@ -52,7 +52,7 @@ type callKey struct {
 // checked: what makes small messages fast.
 func (c *Comm) ready(call *Call) (*planned, error) {
 	key := callKey{call.Kind, call.Src.DType(), call.Dst.DType(), c.registered(call), call.Op, call.Src.Len(), call.Dst.Len(), call.Root, call.Peer}
-	if c.lastPlan != nil && key == c.lastCall && call.Counts == nil && call.RecvCounts == nil &&
+	if c.lastPlan != nil && key == c.lastCall && key.kind != 0 && call.Counts == nil && call.RecvCounts == nil &&
 		tensor.Compare(call.Dst, call.Src) == tensor.Disjoint && !c.lastPlan.key.inPlace {
 		return c.lastPlan, nil
 	}
@@ -184,7 +184,7 @@ func (c *Comm) compile(key planKey, sh *shape, ch choice) (*planned, error) {
 // bound shortens the window so that no chunk takes more segments than the links can hold without
 // a deadlock (schedule.MaxSegments).
 func (c *Comm) bound(s *schedule.Schedule, key planKey, sh *shape, ch *choice) error {
-	segments := s.MaxSegments(c.geo.Slots)
+	segments := s.MaxSegments(c.geo.Usable())
 	if segments < 1 {
 		return fmt.Errorf("%w: %s needs more than %d slots a link: raise GCCL_SLOTS", ErrInvalid, ch.info.Name, c.geo.Slots)
 	}

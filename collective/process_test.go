@@ -57,9 +57,6 @@ func work(f func(context.Context, *collective.Comm) error) error {
 	if err != nil {
 		return err
 	}
-	if err := launch.Inherit(&cfg.Bootstrap); err != nil {
-		return err
-	}
 	c, err := collective.New(context.Background(), cfg)
 	if err != nil {
 		return err

@@ -2,6 +2,7 @@ package collective
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 )
@@ -25,9 +26,24 @@ const (
 
 // Handle is a call in flight.
 type Handle struct {
-	done chan struct{}
-	err  error
-	work func() error
+	done  chan struct{}
+	err   error
+	work  func() error
+	begun atomic.Bool // by whoever serves the queue, or given up before
+}
+
+// await waits for the call, or, as long as it has not begun, for ctx.
+func (h *Handle) await(ctx context.Context, what fmt.Stringer) error {
+	select {
+	case <-h.done:
+		return h.err
+	case <-ctx.Done():
+	}
+	if h.begun.CompareAndSwap(false, true) {
+		return fmt.Errorf("%w: %v not begun: %w", ErrInvalid, what, ctx.Err())
+	}
+	<-h.done // it has begun, and ctx ends it
+	return h.err
 }
 
 // Done is closed when the call has finished.
@@ -76,7 +92,9 @@ func (q *queue) serve() {
 		h := q.waits[0]
 		q.waits = q.waits[1:]
 		q.mu.Unlock()
-		h.err = h.work()
+		if h.begun.CompareAndSwap(false, true) {
+			h.err = h.work()
+		}
 		close(h.done)
 	}
 }
@@ -114,8 +132,7 @@ func (c *Comm) do(ctx context.Context, call *Call) error {
 	}
 	copied := *call
 	h := c.queue.put(func() error { return c.run(ctx, &copied) })
-	<-h.done
-	return h.err
+	return h.await(ctx, copied)
 }
 
 // Start issues a call and returns at once. Its tensors belong to the call until it is done. Calls

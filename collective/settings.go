@@ -10,6 +10,7 @@ import (
 
 	"github.com/gccl/gccl/bootstrap"
 	"github.com/gccl/gccl/collective/tuner"
+	"github.com/gccl/gccl/internal/launch"
 	"go.uber.org/zap"
 )
 
@@ -144,6 +145,9 @@ func ConfigFromEnv(lookup func(string) (string, bool)) (Config, error) {
 		return cfg, err
 	}
 	b.Interface = cfg.Bootstrap.Interface
+	if err := launch.Inherit(&b); err != nil {
+		return cfg, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
 	cfg.Bootstrap = b
 	if cfg.Logger != nil {
 		cfg.Bootstrap.Logger = cfg.Logger

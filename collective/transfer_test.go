@@ -379,3 +379,17 @@ func TestPreparedCalls(t *testing.T) {
 		return nil
 	})
 }
+
+// A call that waits for its turn is given up when its context ends, and has not happened.
+func TestQueuedCallSeesItsContext(t *testing.T) {
+	comms := local(t, 2, Config{Timeout: 20 * time.Second})
+	x := []int32{1}
+	first := comms[0].Start(context.Background(), Call{Kind: Recv, Dst: tensor.Of(x), Peer: 1})
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, comms[0].Barrier(ctx), context.DeadlineExceeded)
+	require.NoError(t, comms[1].Send(context.Background(), tensor.Of([]int32{7}), 0))
+	require.NoError(t, first.Wait(context.Background()))
+	require.Equal(t, int32(7), x[0])
+	each(t, comms, func(c *Comm) error { return c.Barrier(context.Background()) })
+}

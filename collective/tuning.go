@@ -45,7 +45,7 @@ func (c *Comm) tune() (err error) {
 
 // tuner adds what the configuration says to a situation.
 func (c *Config) tuner(at tuner.Config, geo link.Geometry) (*tuner.Tuner, error) {
-	at.Lanes, at.Slots, at.SlotBytes = geo.Lanes-1, geo.Slots, geo.SlotBytes
+	at.Lanes, at.Slots, at.SlotBytes = geo.Lanes-1, geo.Usable(), geo.SlotBytes
 	at.Channels, at.Reproducible = c.Channels, c.Reproducible
 	return tuner.New(at)
 }

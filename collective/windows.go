@@ -55,12 +55,15 @@ func (c *Comm) registered(call *Call) bool {
 	return true
 }
 
+// maxAlloc bounds a tensor of Alloc, in bytes.
+const maxAlloc = 1 << 46
+
 // Alloc returns a zeroed tensor in memory that the peers on this host can read and write directly.
 // All ranks must call it together with the same type and count, and must then pass such
 // tensors to the same calls: ranks that mix them with others get ErrMismatch. It lives until
 // Free or Close.
 func (c *Comm) Alloc(ctx context.Context, dt tensor.DType, count int) (tensor.Tensor, error) {
-	if !dt.Valid() || count < 0 {
+	if !dt.Valid() || count < 0 || count > maxAlloc/max(1, dt.Size()) {
 		return tensor.Tensor{}, invalid("alloc of %d elements of type %v", count, dt)
 	}
 	var t tensor.Tensor
@@ -82,8 +85,9 @@ func (c *Comm) alloc(ctx context.Context, dt tensor.DType, count int) (t tensor.
 		return t, err
 	}
 	region, err := dev.Alloc(max(n, 1), "tensor")
-	if err != nil {
-		return t, fmt.Errorf("allocate %d bytes: %w", n, err)
+	if err != nil { // the others learn it from an empty blob
+		_, told := selfGroup{c}.AllGather(ctx, nil)
+		return t, errors.Join(fmt.Errorf("allocate %d bytes: %w", n, err), told)
 	}
 	mine := region.Remote()
 	blob := binary.LittleEndian.AppendUint64(nil, uint64(n))
@@ -96,14 +100,34 @@ func (c *Comm) alloc(ctx context.Context, dt tensor.DType, count int) (t tensor.
 	}
 	c.windows.last++
 	id := c.windows.last
-	if err := c.setWindows(ctx, dev.Attr().Provider, id, n, all); err != nil {
-		return t, errors.Join(err, region.Close())
-	}
-	if err := (selfGroup{c}).Barrier(ctx); err != nil {
-		return t, errors.Join(fmt.Errorf("alloc: %w", err), region.Close())
+	failed := c.setWindows(ctx, dev.Attr().Provider, id, n, all)
+	if err := c.allWell(ctx, failed); err != nil || n == 0 {
+		if err != nil {
+			return t, errors.Join(fmt.Errorf("alloc: %w", err), region.Close())
+		}
+		t, _ = tensor.FromBytes(dt, nil)
+		return t, region.Close() // nothing to keep
 	}
 	c.windows.list = append(c.windows.list, window{id: id, region: region})
 	return tensor.FromBytes(dt, region.Bytes()[:n])
+}
+
+// allWell tells the other ranks whether this one got on, and returns the first rank's failure.
+func (c *Comm) allWell(ctx context.Context, failed error) error {
+	var mine []byte
+	if failed != nil {
+		mine = []byte(failed.Error())
+	}
+	all, err := selfGroup{c}.AllGather(ctx, mine)
+	if failed != nil || err != nil {
+		return errors.Join(failed, err)
+	}
+	for r, b := range all {
+		if len(b) > 0 {
+			return fmt.Errorf("%s: %s", c.describe(r), b)
+		}
+	}
+	return nil
 }
 
 // windowDevice is the device that windows are allocated on: one whose peers can map them, if any.
@@ -118,6 +142,9 @@ func (c *Comm) windowDevice() (rdma.Device, error) {
 
 func (c *Comm) setWindows(ctx context.Context, dev string, id, n int, all [][]byte) error {
 	for r, b := range all {
+		if len(b) == 0 {
+			return fmt.Errorf("%s could not allocate its part", c.describe(r))
+		}
 		if len(b) != 32 {
 			return fmt.Errorf("%w: alloc: rank %d sent %d bytes", ErrInternal, r, len(b))
 		}
@@ -134,8 +161,12 @@ func (c *Comm) setWindows(ctx context.Context, dev string, id, n int, all [][]by
 	return nil
 }
 
-// Free releases a tensor that Alloc returned. Every rank frees its own; no call may use it on any rank any more.
+// Free releases a tensor that Alloc returned. What peers have mapped of it they keep until they close
+// the communicator: allocate once and reuse. Every rank frees its own; no call may use it on any rank any more.
 func (c *Comm) Free(t tensor.Tensor) error {
+	if t.DType().Valid() && t.Len() == 0 {
+		return nil
+	}
 	h := c.queue.put(func() error {
 		for i, w := range c.windows.list {
 			if off, ok := within(w.region.Bytes(), t.Bytes()); !ok || off != 0 {
@@ -143,6 +174,11 @@ func (c *Comm) Free(t tensor.Tensor) error {
 			}
 			c.windows.list = append(c.windows.list[:i], c.windows.list[i+1:]...)
 			c.lastPlan = nil
+			for r := range c.size {
+				if p := c.mesh.Peer(r); p != nil {
+					p.DropWindow(w.id)
+				}
+			}
 			return w.region.Close()
 		}
 		return invalid("free of a tensor that Alloc did not return")

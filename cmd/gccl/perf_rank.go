@@ -7,7 +7,6 @@ import (
 	"runtime/pprof"
 
 	"github.com/gccl/gccl/collective"
-	"github.com/gccl/gccl/internal/launch"
 	"github.com/gccl/gccl/schedule"
 	"github.com/gccl/gccl/tensor"
 )
@@ -16,9 +15,6 @@ import (
 func connect(ctx context.Context, change func(*collective.Config)) (*collective.Comm, error) {
 	cfg, err := collective.ConfigFromEnv(os.LookupEnv)
 	if err != nil {
-		return nil, err
-	}
-	if err := launch.Inherit(&cfg.Bootstrap); err != nil {
 		return nil, err
 	}
 	change(&cfg)

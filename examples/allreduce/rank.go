@@ -10,7 +10,6 @@ import (
 
 	"github.com/gccl/gccl/bootstrap"
 	"github.com/gccl/gccl/collective"
-	"github.com/gccl/gccl/internal/launch"
 )
 
 // failure is an error that all ranks have heard of. The rank to blame reports it.
@@ -40,9 +39,6 @@ func join(ctx context.Context, o *options) (rank int, err error) {
 		return 0, err
 	}
 	rank = cfg.Bootstrap.Rank
-	if err := launch.Inherit(&cfg.Bootstrap); err != nil {
-		return rank, err
-	}
 	cfg.Timeout = o.Timeout
 	if o.Provider != "auto" { // GCCL_PROVIDER has its say otherwise
 		cfg.Provider = o.Provider

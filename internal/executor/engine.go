@@ -118,7 +118,13 @@ func (g *Gone) Error() string { return g.Notice.Text }
 // counted from when the run first has to wait.
 func (e *Engine) Run(ctx context.Context, timeout time.Duration, jobs []*Job) error {
 	e.start(jobs)
+	polls := 0
 	for idle := 0; ; {
+		if polls++; polls%busyCheck == 0 { // while data moves, too
+			if err := e.check(ctx, time.Now(), timeout); err != nil {
+				return err
+			}
+		}
 		moved, err := e.poll()
 		if err != nil {
 			return err
@@ -419,7 +425,7 @@ func (e *Engine) lend(l *lane, a *action, call *link.Call) (ok, tried bool) {
 	if o.buf == schedule.Out {
 		place = args.OutPlace
 	}
-	if place.Window == 0 || len(a.sends) != 1 || !a.sendTo[0].Mapped() {
+	if place.Window == 0 || l.size > link.MaxMessage || len(a.sends) != 1 || !a.sendTo[0].Mapped() {
 		return false, false
 	}
 	if o.buf == schedule.In && args.Reducer != nil && args.Reducer.HasPre() {
@@ -445,7 +451,7 @@ func (l *lane) answer(rank int, b []byte) {
 // place returns the peer's memory for the rest of the i-th send of an action, if its result may be
 // placed there: the finished chunk of Out goes to the same chunk of the peer's Out.
 func (e *Engine) place(l *lane, a *action, i int) []byte {
-	if !a.placeable {
+	if !a.placeable || l.size > link.MaxMessage {
 		return nil
 	}
 	r := a.sendTo[i].Rank

@@ -27,6 +27,7 @@ type Wait struct {
 
 const (
 	checkEvery = 64                    // polls between looks at clock, context and failures
+	busyCheck  = 1024                  // polls between the same looks while data moves
 	hotSpins   = 16                    // first spins, without a pause
 	nap        = 10 * time.Millisecond // longest sleep, so that contexts are seen; failures ring the bell
 )

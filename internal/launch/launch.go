@@ -274,5 +274,8 @@ func Inherit(cfg *bootstrap.Config) error {
 	if cfg.Listener, err = net.FileListener(f); err != nil {
 		return fmt.Errorf("%s=%d: %w", RootFD, fd, err)
 	}
+	if err := os.Unsetenv(RootFD); err != nil { // it is taken
+		return err
+	}
 	return f.Close()
 }

@@ -34,7 +34,7 @@ func TestSectionLayout(t *testing.T) {
 
 func TestPublicationRoundTrip(t *testing.T) {
 	for _, seq := range []uint32{0, 1, 77, 1<<32 - 2} {
-		for _, n := range []int{0, 1, 1 << 20, maxMessage} {
+		for _, n := range []int{0, 1, 1 << 20, MaxMessage} {
 			for k := inLine; k <= placedK; k++ {
 				next, m, kk := parsePublication(publication(seq, n, k))
 				require.Equal(t, seq+1, next)

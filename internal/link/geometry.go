@@ -19,11 +19,18 @@ func (g Geometry) Check() error {
 		return fmt.Errorf("link: %d lanes, want 1 to 64", g.Lanes)
 	case g.Slots < 2 || g.Slots > 1<<12 || g.Slots&(g.Slots-1) != 0:
 		return fmt.Errorf("link: %d slots, want a power of two from 2 to 4096", g.Slots)
-	case g.SlotBytes < 64 || g.SlotBytes%64 != 0 || g.SlotBytes > maxMessage:
+	case g.SlotBytes < 64 || g.SlotBytes%64 != 0 || g.SlotBytes > MaxMessage:
 		return fmt.Errorf("link: slots of %d bytes, want a multiple of 64 from 64 to 1 GiB", g.SlotBytes)
 	}
 	return nil
 }
+
+// batch is how many consumed messages make a credit due: a receiver holds back less.
+func (g Geometry) batch() int { return max(1, g.Slots/creditBatch) }
+
+// Usable is how many slots of a link a sender can count on: those whose credit is not held back.
+// Proofs of freedom from deadlock are for so many.
+func (g Geometry) Usable() int { return g.Slots - g.batch() + 1 }
 
 func (g Geometry) stride() int    { return lineBytes + g.SlotBytes }
 func (g Geometry) laneBytes() int { return lineBytes + g.Slots*g.stride() }

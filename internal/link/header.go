@@ -11,8 +11,8 @@ const lineBytes = 64
 // InlineBytes is how much payload fits into the header's line.
 const InlineBytes = 32
 
-// maxMessage bounds one message; 30 bits of the publication word.
-const maxMessage = 1<<30 - 1
+// MaxMessage bounds one message; 30 bits of the publication word. Longer spans are not lent or placed.
+const MaxMessage = 1<<30 - 1
 
 // kind says where the bytes of a message are.
 type kind uint8
@@ -40,7 +40,7 @@ func publication(seq uint32, n int, k kind) uint64 {
 }
 
 func parsePublication(v uint64) (next uint32, n int, k kind) {
-	return uint32(v), int(v >> 32 & maxMessage), kind(v >> 62)
+	return uint32(v), int(v >> 32 & MaxMessage), kind(v >> 62)
 }
 
 // Call identifies the call that a message belongs to. FP is compared; A and B are its description,

@@ -79,7 +79,7 @@ func (s *memSender) publish(n int, k kind, c *Call) {
 }
 
 func (s *memSender) Lend(span, answer Place, n int, c *Call) bool {
-	if n > maxMessage || s.full() {
+	if n > MaxMessage || s.full() {
 		return false
 	}
 	h := s.headers[s.next&s.mask]
@@ -90,7 +90,7 @@ func (s *memSender) Lend(span, answer Place, n int, c *Call) bool {
 }
 
 func (s *memSender) Placed(n int, c *Call) bool {
-	if n > maxMessage || s.full() {
+	if n > MaxMessage || s.full() {
 		return false
 	}
 	s.publish(n, placedK, c)

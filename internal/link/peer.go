@@ -111,7 +111,7 @@ func (p *Peer) connectMemory() {
 	g := p.mesh.geo
 	for lane := range g.Lanes {
 		s := &memSender{peer: p, ep: p.memory, spots: make([]int, g.Slots), mask: uint32(g.Slots - 1), credit: wordAt(p.section[g.creditOffset(lane):])}
-		r := &memReceiver{peer: p, lane: lane, ep: p.memory, mask: s.mask, credit: wordAt(p.mapped[g.creditOffset(lane):]), batch: uint32(max(1, g.Slots/creditBatch))}
+		r := &memReceiver{peer: p, lane: lane, ep: p.memory, mask: s.mask, credit: wordAt(p.mapped[g.creditOffset(lane):]), batch: uint32(g.batch())}
 		for slot := range g.Slots {
 			off := g.slotOffset(lane, slot)
 			s.headers = append(s.headers, headerAt(p.mapped[off:]))

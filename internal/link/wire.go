@@ -303,7 +303,7 @@ func (r *wireReceiver) Advance(n int) {
 // free returns the slot of the message at next, some at a time.
 func (r *wireReceiver) free() {
 	r.next++
-	if r.next-r.l.credited >= uint32(max(1, len(r.headers)/creditBatch)) {
+	if r.next-r.l.credited >= uint32(r.wire.peer.mesh.geo.batch()) {
 		r.l.credited = r.next
 		r.wire.post(rdma.Write{Remote: r.wire.peer.remote, Offset: r.wire.peer.base,
 			Imm: immCredit | uint32(r.lane)<<24 | r.next&immValue, HasImm: true})
