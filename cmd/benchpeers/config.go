@@ -138,12 +138,12 @@ func (j *job) command(p programs, o *options) (args, env []string) {
 	}
 	sizes := strings.Join(text, ",")
 	if j.gccl() {
-		args = append([]string{p.gccl, "perf", j.coll, "--ranks", n, "--json", "--budget", o.Budget.String()}, j.args...)
+		args = append([]string{p.gccl, "perf", j.coll, "--ranks", n, "--format", "jsonl", "--budget", o.Budget.String()}, j.args...)
 		if j.coll != "barrier" {
 			args = append(args, "--sizes", sizes)
 		}
 		if !j.check {
-			args = append(args, "-c=false")
+			args = append(args, "-c", "0")
 		}
 		return args, j.env
 	}

@@ -37,8 +37,8 @@ func TestCommandLines(t *testing.T) {
 		args, _ := (&job{config: cs[i], ranks: 2, coll: coll, sizes: []int{8, 1024}, check: true}).command(p, o)
 		return args
 	}
-	assert.Equal(t, []string{"G", "perf", "allreduce", "--ranks", "2", "--json", "--budget", "20ms", "-R", "--sizes", "8,1024"}, line("gccl-alloc", "allreduce"))
-	assert.Equal(t, []string{"G", "perf", "barrier", "--ranks", "2", "--json", "--budget", "20ms"}, line("gccl", "barrier"))
+	assert.Equal(t, []string{"G", "perf", "allreduce", "--ranks", "2", "--format", "jsonl", "--budget", "20ms", "-R", "--sizes", "8,1024"}, line("gccl-alloc", "allreduce"))
+	assert.Equal(t, []string{"G", "perf", "barrier", "--ranks", "2", "--format", "jsonl", "--budget", "20ms"}, line("gccl", "barrier"))
 	assert.Equal(t, []string{"mpirun.mpich", "-n", "2", "M", "--coll", "reduce", "--sizes", "8,1024", "--budget", "0.02", "--miniters", "3"}, line("mpich", "reduce"))
 	assert.Contains(t, line("gloo", "allreduce"), "ring,bcube,hd,oldringchunked,new,a2a")
 }

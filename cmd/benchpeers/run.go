@@ -210,7 +210,7 @@ func (r *runner) bounds(ctx context.Context) error {
 func (r *runner) pages(ctx context.Context) (slices, alloc string, err error) {
 	var kinds [2]pages
 	for i, flags := range [][]string{nil, {"-R"}} {
-		args := append([]string{r.bin.gccl, "perf", "allreduce", "--ranks", "2", "--json", "--sizes", "64M", "--budget", "300ms", "-c=false"}, flags...)
+		args := append([]string{r.bin.gccl, "perf", "allreduce", "--ranks", "2", "--format", "jsonl", "--sizes", "64M", "--budget", "300ms", "-c", "0"}, flags...)
 		e, err := execute(ctx, jobLimit, args, nil, kinds[i].look)
 		if err != nil {
 			return "", "", fmt.Errorf("gccl perf: %w\n%s", err, e.out)

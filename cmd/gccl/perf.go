@@ -84,7 +84,7 @@ func perfCommand() *cobra.Command {
 	f.BoolVarP(&o.Alloc, "register", "R", false, "use registered buffers (Comm.Alloc)")
 	f.BoolVarP(&o.Each, "iteration-stats", "I", false, "time every call by itself, and show min, max, mean and percentiles")
 	f.StringVarP(&o.JSON, "json", "J", "", "write the results to this file as nccl-tests does; - for standard output, without the table")
-	f.StringVar(&o.Format, "format", "nccl", "table: nccl, or osu (latency tables of the OSU micro-benchmarks)")
+	f.StringVar(&o.Format, "format", "nccl", "table: nccl, osu (latency tables of the OSU micro-benchmarks), or jsonl (an object a size)")
 	f.StringVar(&o.Profile, "cpuprofile", "", "write a CPU profile of rank 0 to this file")
 	f.IntVar(&o.Ranks, "ranks", 0, "start this many ranks on this host")
 	return cmd
@@ -119,8 +119,8 @@ func (o *perfOptions) parse(minS, maxS, stepS, sizes string) (err error) {
 		return fmt.Errorf("-f %v: the factor between sizes must exceed 1", o.Factor)
 	case o.Step < 0 || o.Min < 0 || o.Max < o.Min:
 		return fmt.Errorf("sizes from %d to %d by %d", o.Min, o.Max, o.Step)
-	case o.Format != "nccl" && o.Format != "osu":
-		return fmt.Errorf("--format %s: need nccl or osu", o.Format)
+	case o.Format != "nccl" && o.Format != "osu" && o.Format != "jsonl":
+		return fmt.Errorf("--format %s: need nccl or osu, or jsonl", o.Format)
 	}
 	if _, err := o.types(); err != nil {
 		return err

@@ -138,7 +138,10 @@ func (pr *printer) header(devices []device) {
 	if o.Check {
 		validation = 1
 	}
-	if o.Format == "osu" {
+	switch o.Format {
+	case "jsonl":
+		return
+	case "osu":
 		fmt.Fprintf(w, "# gccl %s latency test, %d ranks, in the format of the OSU micro-benchmarks\n# Datatype: %s.\n", o.Collective, len(devices), o.DType)
 		if o.Each {
 			fmt.Fprintf(w, "# %-10s%18s%18s%18s%12s\n", "Size", "Avg Latency(us)", "Min Latency(us)", "Max Latency(us)", "Iterations")
@@ -176,7 +179,20 @@ func (pr *printer) row(r *row) {
 		pr.doc.Results = append(pr.doc.Results, r)
 	}
 	w := pr.out
-	if pr.p.o.Format == "osu" {
+	switch pr.p.o.Format {
+	case "jsonl":
+		b, err := json.Marshal(struct {
+			Collective string `json:"collective"`
+			Ranks      int    `json:"ranks"`
+			Registered bool   `json:"registered"`
+			*row
+		}{pr.p.o.Collective, pr.p.comm.Size(), pr.p.o.Alloc, r})
+		if err != nil {
+			panic(err) // a row is numbers and strings
+		}
+		fmt.Fprintln(w, string(b))
+		return
+	case "osu":
 		fmt.Fprintf(w, "%-12d%18.2f", r.Size, r.Out.Time)
 		if s := r.Out.spread; s != nil {
 			fmt.Fprintf(w, "%18.2f%18.2f%12d", s.Min, s.Max, r.Iters)
