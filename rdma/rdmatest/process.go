@@ -165,6 +165,8 @@ func testKilledWhileItWrites(t *testing.T, open Opener) {
 	require.NoError(t, s.pollUntil("the flood", func() bool { return len(answered) > 0 }))
 	require.NoError(t, <-answered)
 	c.kill()
+	// And what the peer sent before its end must be taken before the end can be seen.
+	require.NoError(t, s.pollUntil("OnLost is called", func() bool { return len(s.lost.all()) > 0 }))
 	expectLoss(t, s)
 }
 
