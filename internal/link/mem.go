@@ -117,10 +117,7 @@ type memReceiver struct {
 	next     uint32 // sequence number of the message to consume
 	credited uint32 // the latest credit stored
 	batch    uint32 // messages consumed that make a credit due
-	open     bool   // the current message has been parsed
-	stashed  bool   // it is the first of the stash, not the one at next
-	cur      Message
-	stash    stash
+	inbox
 }
 
 func (r *memReceiver) Peek(c *Call) (*Message, error) {
@@ -128,7 +125,7 @@ func (r *memReceiver) Peek(c *Call) (*Message, error) {
 		return &r.cur, nil
 	}
 	if r.stash.kept != nil {
-		return r.unstash(c)
+		return r.unstash(r.peer.Rank, c)
 	}
 	h := r.headers[r.next&r.mask]
 	v := h.pub.Load()
@@ -147,20 +144,9 @@ func (r *memReceiver) Peek(c *Call) (*Message, error) {
 }
 
 func (r *memReceiver) Advance(n int) {
-	r.cur.Len -= n
-	if r.cur.Data != nil {
-		r.cur.Data = r.cur.Data[n:]
+	if r.advance(n) {
+		r.free()
 	}
-	if r.cur.Len > 0 {
-		return
-	}
-	r.open = false
-	if r.stashed {
-		r.stashed = false
-		r.stash.drop()
-		return
-	}
-	r.free()
 }
 
 // free returns the slot of the message at next: some at a time, but that of a lent span at once.
@@ -175,15 +161,6 @@ func (r *memReceiver) free() {
 	r.credited = r.next
 	r.credit.Store(uint64(r.next))
 	r.ep.Signal()
-}
-
-func (r *memReceiver) unstash(c *Call) (*Message, error) {
-	k := r.stash.first()
-	if k.call.FP != c.FP {
-		return nil, &Mismatch{Peer: r.peer.Rank, Mine: *c, Theirs: k.call}
-	}
-	r.cur, r.open, r.stashed = k.msg, true, true
-	return &r.cur, nil
 }
 
 func (r *memReceiver) Stash(limit int) (bytes, messages int, err error) {
@@ -236,5 +213,3 @@ func (p *Peer) parse(h *header, v uint64, payload []byte, lane int) (Message, er
 	}
 	return m, nil
 }
-
-func (r *memReceiver) Stashed() int { return r.stash.bytes }

@@ -22,14 +22,6 @@ func (s *stash) put(c Call, m Message) {
 	s.bytes += len(m.Data)
 }
 
-// first returns the oldest message, nil if there is none.
-func (s *stash) first() *kept {
-	if len(s.kept) == 0 {
-		return nil
-	}
-	return &s.kept[0]
-}
-
 // drop forgets the oldest message.
 func (s *stash) drop() {
 	s.bytes -= len(s.kept[0].msg.Data)
@@ -38,3 +30,43 @@ func (s *stash) drop() {
 		s.kept = nil
 	}
 }
+
+// inbox is what both kinds of receivers keep: the message that is being taken, and the stash that
+// comes before what is in the slots.
+type inbox struct {
+	open    bool // cur has been parsed and is not used up
+	stashed bool // cur is the first of the stash, not the one in the next slot
+	cur     Message
+	stash   stash
+}
+
+// unstash opens the first message of the stash, which is not empty.
+func (b *inbox) unstash(peer int, c *Call) (*Message, error) {
+	k := &b.stash.kept[0]
+	if k.call.FP != c.FP {
+		return nil, &Mismatch{Peer: peer, Mine: *c, Theirs: k.call}
+	}
+	b.cur, b.open, b.stashed = k.msg, true, true
+	return &b.cur, nil
+}
+
+// advance consumes n bytes of the open message and reports whether that used up the one in the next slot.
+func (b *inbox) advance(n int) (free bool) {
+	b.cur.Len -= n
+	if b.cur.Data != nil {
+		b.cur.Data = b.cur.Data[n:]
+	}
+	if b.cur.Len > 0 {
+		return false
+	}
+	b.open = false
+	if b.stashed {
+		b.stashed = false
+		b.stash.drop()
+		return false
+	}
+	return true
+}
+
+// Stashed implements Receiver.
+func (b *inbox) Stashed() int { return b.stash.bytes }

@@ -238,10 +238,7 @@ type wireReceiver struct {
 	headers  []*header
 	payloads [][]byte
 	next     uint32
-	open     bool
-	stashed  bool
-	cur      Message
-	stash    stash
+	inbox
 }
 
 func (r *wireReceiver) Peek(c *Call) (*Message, error) {
@@ -249,12 +246,8 @@ func (r *wireReceiver) Peek(c *Call) (*Message, error) {
 		return &r.cur, nil
 	}
 	p := r.wire.peer
-	if k := r.stash.first(); k != nil {
-		if k.call.FP != c.FP {
-			return nil, &Mismatch{Peer: p.Rank, Mine: *c, Theirs: k.call}
-		}
-		r.cur, r.open, r.stashed = k.msg, true, true
-		return &r.cur, nil
+	if r.stash.kept != nil {
+		return r.unstash(p.Rank, c)
 	}
 	m, call, err := r.oldest()
 	if call == nil {
@@ -286,18 +279,9 @@ func (r *wireReceiver) oldest() (m Message, call *Call, err error) {
 }
 
 func (r *wireReceiver) Advance(n int) {
-	r.cur.Len -= n
-	r.cur.Data = r.cur.Data[n:]
-	if r.cur.Len > 0 {
-		return
+	if r.advance(n) {
+		r.free()
 	}
-	r.open = false
-	if r.stashed {
-		r.stashed = false
-		r.stash.drop()
-		return
-	}
-	r.free()
 }
 
 // free returns the slot of the message at next, some at a time.
@@ -322,5 +306,3 @@ func (r *wireReceiver) Stash(limit int) (bytes, messages int, err error) {
 	}
 	return bytes, messages, nil
 }
-
-func (r *wireReceiver) Stashed() int { return r.stash.bytes }
