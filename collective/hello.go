@@ -7,16 +7,18 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"github.com/gccl/gccl/internal/cpu"
 )
 
 // hello is what ranks tell each other first.
 type hello struct {
 	Version   int      `json:"version"` // of this exchange
 	Pid       int      `json:"pid"`
-	Host      string   `json:"host"`   // name, for people
-	HostID    string   `json:"hostID"` // equal where ranks share a kernel
-	Kernel    string   `json:"kernel"` // equal where ranks share cores, even if HostID pretends several hosts
-	Cores     int      `json:"cores"`
+	Host      string   `json:"host"`      // name, for people
+	HostID    string   `json:"hostID"`    // equal where ranks share a kernel
+	Kernel    string   `json:"kernel"`    // equal where ranks share cores, even if HostID pretends several hosts
+	CPUs      cpu.Set  `json:"cpus"`      // that this rank may run on
 	Providers []string `json:"providers"` // of the devices this rank has, in order of preference
 	// Agreed are the settings that must be the same everywhere, by name.
 	Agreed map[string]string `json:"agreed"`

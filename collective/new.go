@@ -12,6 +12,7 @@ import (
 	"runtime"
 
 	"github.com/gccl/gccl/bootstrap"
+	"github.com/gccl/gccl/internal/cpu"
 	"github.com/gccl/gccl/internal/executor"
 	"github.com/gccl/gccl/internal/link"
 	"github.com/gccl/gccl/rdma"
@@ -132,7 +133,7 @@ func (c *Comm) offer() (names []string, err error) {
 
 // meet exchanges hellos. A rank that has failed takes part and returns its own error.
 func (c *Comm) meet(ctx context.Context, offered []string, failed error) error {
-	h := hello{Version: helloVersion, Pid: os.Getpid(), HostID: c.cfg.HostID, Kernel: kernelID(), Cores: runtime.NumCPU(), Providers: offered, Agreed: agreed(&c.cfg, &c.tuning)}
+	h := hello{Version: helloVersion, Pid: os.Getpid(), HostID: c.cfg.HostID, Kernel: kernelID(), CPUs: cpu.Allowed(), Providers: offered, Agreed: agreed(&c.cfg, &c.tuning)}
 	h.Host, _ = os.Hostname()
 	if h.HostID == "" {
 		h.HostID = h.Kernel

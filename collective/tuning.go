@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/gccl/gccl/collective/tuner"
+	"github.com/gccl/gccl/internal/cpu"
 	"github.com/gccl/gccl/internal/link"
 )
 
@@ -87,17 +88,17 @@ func situation(hs []hello) tuner.Config {
 	index := map[string]int{}
 	kinds := map[kind][]int{} // first two ranks
 	var order []kind
-	ranks, cores := []int{}, []int{}
+	ranks, cores := []int{}, []cpu.Set{}
 	for r := range hs {
 		h, known := index[hs[r].HostID]
 		if !known {
 			h = len(index)
 			index[hs[r].HostID] = h
-			ranks, cores = append(ranks, 0), append(cores, max(1, hs[r].Cores))
+			ranks, cores = append(ranks, 0), append(cores, nil)
 		}
 		cfg.Hosts[r] = h
 		ranks[h]++
-		cores[h] = min(cores[h], max(1, hs[r].Cores))
+		cores[h] = cores[h].Union(hs[r].CPUs)
 		k := kind{hs[r].HostID, fmt.Sprint(hs[r].Providers)}
 		if kinds[k] == nil {
 			order = append(order, k)
@@ -107,7 +108,8 @@ func situation(hs []hello) tuner.Config {
 		}
 	}
 	for h := range ranks {
-		cfg.Load = max(cfg.Load, (ranks[h]+cores[h]-1)/cores[h])
+		n := max(1, cores[h].Count())
+		cfg.Load = max(cfg.Load, (ranks[h]+n-1)/n)
 	}
 	var local, net worst
 	for i, a := range order {

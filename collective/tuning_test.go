@@ -17,6 +17,7 @@ import (
 
 	"github.com/gccl/gccl/bootstrap"
 	"github.com/gccl/gccl/collective/tuner"
+	"github.com/gccl/gccl/internal/cpu"
 	"github.com/gccl/gccl/rdma/loopback"
 	"github.com/gccl/gccl/schedule"
 	"github.com/gccl/gccl/tensor"
@@ -32,7 +33,7 @@ func TestRanksChooseAlike(t *testing.T) {
 		peers := make([]hello, n)
 		for r := range peers {
 			peers[r].HostID = rapid.SampledFrom([]string{"a", "b", "c"}).Draw(rt, "host")
-			peers[r].Cores = rapid.IntRange(0, 8).Draw(rt, "cores")
+			peers[r].CPUs = cpu.First(rapid.IntRange(0, 8).Draw(rt, "cores"))
 			peers[r].Providers = rapid.SliceOfNDistinct(rapid.SampledFrom(providers()), 1, 3, rapid.ID[string]).Draw(rt, "providers")
 		}
 		cfg := Config{Reproducible: rapid.Bool().Draw(rt, "reproducible"), Algo: rapid.SampledFrom([]string{"", "^ring", "4K-=direct"}).Draw(rt, "algo")}
@@ -66,16 +67,18 @@ func TestRanksChooseAlike(t *testing.T) {
 
 func TestSituation(t *testing.T) {
 	at := func(host string, cores int, providers ...string) hello {
-		return hello{HostID: host, Cores: cores, Providers: providers}
+		return hello{HostID: host, CPUs: cpu.First(cores), Providers: providers}
 	}
 	for name, tc := range map[string]struct {
 		peers []hello
 		want  tuner.Config
 	}{
-		"alone":           {[]hello{at("a", 2, "shm")}, tuner.Config{Size: 1, Load: 1, Local: "shm", Net: "shm"}},
-		"one host":        {[]hello{at("a", 2, "shm", "tcp"), at("a", 2, "shm", "tcp"), at("a", 2, "shm", "tcp")}, tuner.Config{Size: 3, Load: 2, Local: "shm", Net: "shm"}},
-		"two hosts":       {[]hello{at("b", 8, "shm", "tcp"), at("a", 1, "shm", "tcp"), at("b", 8, "shm", "tcp")}, tuner.Config{Size: 3, Hosts: []int{0, 1, 0}, Load: 1, Local: "shm", Net: "tcp"}},
-		"one rank a host": {[]hello{at("b", 8, "verbs", "tcp"), at("a", 8, "verbs", "tcp")}, tuner.Config{Size: 2, Hosts: []int{0, 1}, Load: 1, Local: "verbs", Net: "verbs"}},
+		"alone":              {[]hello{at("a", 2, "shm")}, tuner.Config{Size: 1, Load: 1, Local: "shm", Net: "shm"}},
+		"one host":           {[]hello{at("a", 2, "shm", "tcp"), at("a", 2, "shm", "tcp"), at("a", 2, "shm", "tcp")}, tuner.Config{Size: 3, Load: 2, Local: "shm", Net: "shm"}},
+		"bound, a core each": {[]hello{{HostID: "a", CPUs: cpu.Set{1}, Providers: []string{"shm"}}, {HostID: "a", CPUs: cpu.Set{2}, Providers: []string{"shm"}}}, tuner.Config{Size: 2, Load: 1, Local: "shm", Net: "shm"}},
+		"bound to one core":  {[]hello{{HostID: "a", CPUs: cpu.Set{2}, Providers: []string{"shm"}}, {HostID: "a", CPUs: cpu.Set{2}, Providers: []string{"shm"}}}, tuner.Config{Size: 2, Load: 2, Local: "shm", Net: "shm"}},
+		"two hosts":          {[]hello{at("b", 8, "shm", "tcp"), at("a", 1, "shm", "tcp"), at("b", 8, "shm", "tcp")}, tuner.Config{Size: 3, Hosts: []int{0, 1, 0}, Load: 1, Local: "shm", Net: "tcp"}},
+		"one rank a host":    {[]hello{at("b", 8, "verbs", "tcp"), at("a", 8, "verbs", "tcp")}, tuner.Config{Size: 2, Hosts: []int{0, 1}, Load: 1, Local: "verbs", Net: "verbs"}},
 		// One host without a port: pairs with it talk tcp, and so the model is tcp's.
 		"the slowest counts": {[]hello{at("a", 8, "verbs", "tcp"), at("b", 8, "verbs", "tcp"), at("c", 8, "tcp")}, tuner.Config{Size: 3, Hosts: []int{0, 1, 2}, Load: 1, Local: "tcp", Net: "tcp"}},
 		"alike on a host":    {[]hello{at("a", 1, "tcp"), at("a", 1, "tcp")}, tuner.Config{Size: 2, Load: 2, Local: "tcp", Net: "tcp"}},

@@ -11,14 +11,14 @@ import (
 // waiting decides how this rank waits, from the ranks and cores of its machine. It is a local matter:
 // ranks may differ in it.
 func (c *Comm) waiting() executor.Wait {
-	local := 0
+	local, cores := 0, cpu.Set(nil) // a launcher may have bound each rank to a core of its own
 	for i := range c.peers {
 		if c.peers[i].Kernel == c.peers[c.rank].Kernel {
-			local++
+			local, cores = local+1, cores.Union(c.peers[i].CPUs)
 		}
 	}
 	w := executor.Wait{Spins: max(0, c.cfg.Spin), Yield: c.cfg.yield, Sleep: time.Millisecond, Ask: c.answer}
-	if c.cfg.Spin == 0 && local <= c.peers[c.rank].Cores {
+	if c.cfg.Spin == 0 && local <= cores.Count() {
 		w.Spins = 2000
 	}
 	if c.cfg.network == nil {

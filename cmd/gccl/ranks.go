@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -34,6 +35,8 @@ func startRanks(ctx context.Context, size int, options any, args ...string) erro
 	}
 	errs := &rankErrors{out: os.Stderr, said: map[int]string{}}
 	j := launch.Job{Args: append([]string{exe}, args...), Size: size, Env: []string{rankEnv + "=" + string(b)}, Stderr: errs}
+	// As mpirun does it: left alone, ranks may begin on one core, and the kernel takes a while to part them.
+	j.Bind = size <= runtime.NumCPU()
 	return errs.explain(j.Run(ctx))
 }
 
