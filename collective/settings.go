@@ -198,7 +198,7 @@ func notDefault(vs []Value) []string {
 
 // bootstrapNames are the variables that bootstrap reads.
 func bootstrapNames() []string {
-	return []string{"GCCL_RANK", "GCCL_SIZE", "GCCL_ROOT", "GCCL_LOCAL_RANK", "GCCL_LOCAL_SIZE", "GCCL_SECRET", "GCCL_RUN_ID", "GCCL_EPOCH", "GCCL_RENDEZVOUS", "GCCL_PORT_RANGE", "GCCL_ROOT_FD", "GCCL_ALLOW_LOOPBACK"}
+	return []string{"GCCL_RANK", "GCCL_SIZE", "GCCL_ROOT", "GCCL_LOCAL_RANK", "GCCL_LOCAL_SIZE", "GCCL_SECRET", "GCCL_RUN_ID", "GCCL_EPOCH", "GCCL_RENDEZVOUS", "GCCL_PORT_RANGE", "GCCL_ROOT_FD", "GCCL_ALLOW_LOOPBACK", "GCCL_RSH"}
 }
 
 // Unknown returns a warning for every GCCL_ variable of an environment that nothing reads, with

@@ -6,11 +6,11 @@ import (
 	"strconv"
 )
 
-// torchEnv is what torchrun would set for a rank of a job on this host.
-func torchEnv(rank, size int, port string) []string {
-	r, n := strconv.Itoa(rank), strconv.Itoa(size)
-	return []string{"RANK=" + r, "WORLD_SIZE=" + n, "LOCAL_RANK=" + r, "LOCAL_WORLD_SIZE=" + n,
-		"MASTER_ADDR=127.0.0.1", "MASTER_PORT=" + port}
+// torchEnv is what torchrun would set for a rank.
+func torchEnv(rank, size int, s seat, m *meeting) []string {
+	return []string{"RANK=" + strconv.Itoa(rank), "WORLD_SIZE=" + strconv.Itoa(size),
+		"LOCAL_RANK=" + strconv.Itoa(s.local), "LOCAL_WORLD_SIZE=" + strconv.Itoa(s.locals),
+		"MASTER_ADDR=" + m.master, "MASTER_PORT=" + m.port}
 }
 
 // freePort is a TCP port that nobody listens on now.
