@@ -40,6 +40,9 @@ type Attr struct {
 	// Autonomous says that posted writes go on by themselves. Otherwise (a software provider that
 	// works in its user's time) they need Poll, here and at the peer, to make progress.
 	Autonomous bool
+	// LazySignal says that before LoadStore.Signal a store with release semantics suffices
+	// (internal/cpu.StoreRelease), because a peer's Bell.Arm makes such stores visible.
+	LazySignal bool
 }
 
 // Device makes regions, queues and endpoints. All methods may be called from any goroutine.
@@ -163,7 +166,7 @@ type LoadStore interface {
 	// closed; mapping the same region again returns the same memory.
 	Map(ctx context.Context, r RemoteRegion) ([]byte, error)
 	// Signal wakes the peer's bell (see Bell) if the peer sleeps. The caller has stored, with
-	// sync/atomic, what the peer waits for. When the peer is awake it costs one load.
+	// sync/atomic (but see Attr.LazySignal), what the peer waits for. When the peer is awake it costs one load.
 	Signal()
 }
 

@@ -36,8 +36,11 @@ func TestPublicationRoundTrip(t *testing.T) {
 	for _, seq := range []uint32{0, 1, 77, 1<<32 - 2} {
 		for _, n := range []int{0, 1, 1 << 20, MaxMessage} {
 			for k := inLine; k <= placedK; k++ {
-				next, m, kk := parsePublication(publication(seq, n, k))
-				require.Equal(t, seq+1, next)
+				v := publication(seq, seq*3, n, k)
+				m, kk := parsePublication(v)
+				require.True(t, published(v, seq))
+				require.False(t, published(v, seq-4096))
+				require.Equal(t, uint16(seq*3), creditOf(v))
 				require.Equal(t, n, m)
 				require.Equal(t, k, kk)
 			}
@@ -119,9 +122,9 @@ func FuzzBlob(f *testing.F) {
 
 // Whatever a slot's header holds, parse returns bytes inside the slot or the window, or an error.
 func FuzzHeader(f *testing.F) {
-	f.Add(publication(4, 20, inLine), uint64(0), uint64(0), uint64(0), uint64(0))
-	f.Add(publication(4, 200, inSlot), uint64(30), uint64(0), uint64(0), uint64(0))
-	f.Add(publication(4, 200, lent), uint64(1), uint64(90), uint64(1), uint64(3))
+	f.Add(publication(4, 0, 20, inLine), uint64(0), uint64(0), uint64(0), uint64(0))
+	f.Add(publication(4, 0, 200, inSlot), uint64(30), uint64(0), uint64(0), uint64(0))
+	f.Add(publication(4, 0, 200, lent), uint64(1), uint64(90), uint64(1), uint64(3))
 	f.Fuzz(func(t *testing.T, pub, a, b, c, d uint64) {
 		p := &Peer{Rank: 1, windows: [][]byte{nil, make([]byte, 300)}}
 		h := &header{inline: [4]uint64{a, b, c, d}}

@@ -26,8 +26,9 @@ const (
 
 // header is the first cache line of a slot.
 type header struct {
-	// pub is stored last by the sender: sequence number of the message plus one in the low 32
-	// bits, length in the next 30, kind in the top 2.
+	// pub is stored last by the sender: sequence number of the message plus one in the low 16
+	// bits, then 16 of how many messages of the other direction it has consumed, 30 of the length and
+	// 2 of the kind.
 	pub  atomic.Uint64
 	call Call
 	// inline holds up to 32 payload bytes (inLine); for inSlot: offset in the slot; for lent: window, offset of the span, and
@@ -35,12 +36,19 @@ type header struct {
 	inline [4]uint64
 }
 
-func publication(seq uint32, n int, k kind) uint64 {
-	return uint64(seq+1) | uint64(n)<<32 | uint64(k)<<62
+func publication(seq, consumed uint32, n int, k kind) uint64 {
+	return uint64(uint16(seq+1)) | uint64(uint16(consumed))<<16 | uint64(n)<<32 | uint64(k)<<62
 }
 
-func parsePublication(v uint64) (next uint32, n int, k kind) {
-	return uint32(v), int(v >> 32 & MaxMessage), kind(v >> 62)
+// published reports whether a publication word is that of message seq. What else the word can be is an
+// earlier lap's: at most 4096 messages ago.
+func published(v uint64, seq uint32) bool { return uint16(v) == uint16(seq+1) }
+
+// creditOf returns how many messages the sender of a publication word had consumed, modulo 2¹⁶.
+func creditOf(v uint64) uint16 { return uint16(v >> 16) }
+
+func parsePublication(v uint64) (n int, k kind) {
+	return int(v >> 32 & MaxMessage), kind(v >> 62)
 }
 
 // Call identifies the call that a message belongs to. FP is compared; A and B are its description,

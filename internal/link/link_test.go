@@ -180,3 +180,43 @@ func TestLendAndPlace(t *testing.T) {
 	var c *Corrupt
 	require.ErrorAs(t, err, &c)
 }
+
+// Credit comes with messages in the other direction, also with those that are not taken in yet: a
+// rank that sends a ring full, and another, before it receives anything must not wait for a word that the
+// peer had no reason to store.
+func TestCreditComesWithMessages(t *testing.T) {
+	g := Geometry{Lanes: 1, Slots: 8, SlotBytes: 64}
+	a, b := pair(t, g, false)
+	defer a.Close()
+	defer b.Close()
+	call := Call{FP: 7}
+	send := func(m *Mesh, to int) bool {
+		s := m.Peer(to).Sender(0)
+		if _, ok := s.Reserve(4); !ok {
+			return false
+		}
+		s.Commit(4, &call)
+		return true
+	}
+	take := func(m *Mesh, from int) {
+		r := m.Peer(from).Receiver(0)
+		got, err := r.Peek(&call)
+		require.NoError(t, err)
+		require.NotNil(t, got)
+		r.Advance(4)
+	}
+	for round := range 3 * (1 << 16) / g.Slots { // past the wrap of the numbers
+		for range g.Slots {
+			require.True(t, send(a, 1), "round %d", round)
+		}
+		require.False(t, send(a, 1), "round %d: a slot that is not free", round)
+		take(b, 0)
+		require.True(t, send(b, 0))
+		require.True(t, send(a, 1), "round %d: b has said that a slot is free", round)
+		for range g.Slots {
+			take(b, 0)
+		}
+		take(a, 1)
+	}
+	require.Zero(t, a.Peer(1).senders[0].(*memSender).next-b.Peer(0).receives[0].(*memReceiver).next)
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/gccl/gccl/internal/cpu"
 	"github.com/gccl/gccl/rdma"
 )
 
@@ -11,16 +12,18 @@ import (
 type memSender struct {
 	peer     *Peer
 	ep       rdma.LoadStore
+	lazy     bool // rdma.Attr.LazySignal
 	headers  []*header
 	payloads [][]byte
 	credit   *atomic.Uint64 // in this rank's arena: messages that the peer has consumed
 	mask     uint32
-	next     uint32 // sequence number of the next message
-	consumed uint32 // latest known credit
-	lentTo   uint32 // one past the latest lent message
-	room     int    // bytes of the current reservation
-	at       int    // its offset in the slot
-	spots    []int  // per slot, where the next long message goes
+	next     uint32       // sequence number of the next message
+	consumed uint32       // latest known credit
+	back     *memReceiver // of the other direction
+	lentTo   uint32       // one past the latest lent message
+	room     int          // bytes of the current reservation
+	at       int          // its offset in the slot
+	spots    []int        // per slot, where the next long message goes
 }
 
 // spotMin is the shortest message that does not always go to the start of its slot. Messages that are
@@ -32,8 +35,32 @@ func (s *memSender) full() bool {
 	if s.next-s.consumed <= s.mask {
 		return false
 	}
-	s.consumed = uint32(s.credit.Load())
+	s.refresh()
 	return s.next-s.consumed > s.mask
+}
+
+// refresh looks where credit may have come: in the credit word, and in every message that the peer has
+// published, taken in already or not. Messages bring most of it; the word is for a peer that has none to send.
+func (s *memSender) refresh() {
+	if w := uint32(s.credit.Load()); int32(w-s.consumed) > 0 {
+		s.consumed = w
+	}
+	r := s.back
+	for seq := r.next; ; seq++ {
+		v := r.headers[seq&r.mask].pub.Load()
+		if !published(v, seq) {
+			return
+		}
+		s.credited(v)
+	}
+}
+
+// credited takes the credit in a publication word. It may be older than what is known, and a wrong one
+// harms nobody but its sender.
+func (s *memSender) credited(v uint64) {
+	if more := uint32(creditOf(v) - uint16(s.consumed)); more <= s.next-s.consumed {
+		s.consumed += more
+	}
 }
 
 func (s *memSender) Reserve(max int) ([]byte, bool) {
@@ -73,7 +100,8 @@ func (s *memSender) Commit(n int, c *Call) {
 func (s *memSender) publish(n int, k kind, c *Call) {
 	h := s.headers[s.next&s.mask]
 	h.call = *c
-	h.pub.Store(publication(s.next, n, k))
+	store(&h.pub, publication(s.next, s.back.next, n, k), s.lazy)
+	s.back.credited = s.back.next
 	s.next++
 	s.ep.Signal()
 }
@@ -101,8 +129,17 @@ func (s *memSender) Drained() bool {
 	if int32(s.consumed-s.lentTo) >= 0 {
 		return true
 	}
-	s.consumed = uint32(s.credit.Load())
+	s.refresh()
 	return int32(s.consumed-s.lentTo) >= 0
+}
+
+// store makes v visible to the peer, after what was stored before.
+func store(p *atomic.Uint64, v uint64, lazy bool) {
+	if lazy {
+		cpu.StoreRelease(p, v)
+		return
+	}
+	p.Store(v)
 }
 
 // memReceiver reads the slots in this rank's own arena.
@@ -110,13 +147,15 @@ type memReceiver struct {
 	peer     *Peer
 	lane     int
 	ep       rdma.LoadStore
+	lazy     bool // rdma.Attr.LazySignal
 	headers  []*header
 	payloads [][]byte
 	credit   *atomic.Uint64 // in the peer's arena
 	mask     uint32
-	next     uint32 // sequence number of the message to consume
-	credited uint32 // the latest credit stored
-	batch    uint32 // messages consumed that make a credit due
+	next     uint32     // sequence number of the message to consume
+	credited uint32     // the latest credit given, by word or message
+	back     *memSender // of the other direction
+	batch    uint32     // messages consumed that make a credit due
 	inbox
 }
 
@@ -129,9 +168,10 @@ func (r *memReceiver) Peek(c *Call) (*Message, error) {
 	}
 	h := r.headers[r.next&r.mask]
 	v := h.pub.Load()
-	if uint32(v) != r.next+1 {
+	if !published(v, r.next) {
 		return nil, nil
 	}
+	r.back.credited(v)
 	if h.call.FP != c.FP {
 		return nil, &Mismatch{Peer: r.peer.Rank, Mine: *c, Theirs: h.call}
 	}
@@ -154,12 +194,12 @@ func (r *memReceiver) free() {
 	h := r.headers[r.next&r.mask]
 	r.next++
 	if r.next-r.credited < r.batch {
-		if _, _, k := parsePublication(h.pub.Load()); k != lent {
+		if _, k := parsePublication(h.pub.Load()); k != lent {
 			return
 		}
 	}
 	r.credited = r.next
-	r.credit.Store(uint64(r.next))
+	store(r.credit, uint64(r.next), r.lazy)
 	r.ep.Signal()
 }
 
@@ -167,9 +207,10 @@ func (r *memReceiver) Stash(limit int) (bytes, messages int, err error) {
 	for !r.open && bytes < limit {
 		h := r.headers[r.next&r.mask]
 		v := h.pub.Load()
-		if uint32(v) != r.next+1 {
+		if !published(v, r.next) {
 			break
 		}
+		r.back.credited(v)
 		m, err := r.peer.parse(h, v, r.payloads[r.next&r.mask], r.lane)
 		if err != nil {
 			return bytes, messages, err
@@ -183,7 +224,7 @@ func (r *memReceiver) Stash(limit int) (bytes, messages int, err error) {
 
 // parse makes a message of a header whose publication word is v and whose slot has that payload.
 func (p *Peer) parse(h *header, v uint64, payload []byte, lane int) (Message, error) {
-	_, n, k := parsePublication(v)
+	n, k := parsePublication(v)
 	m := Message{Len: n}
 	switch k {
 	case inLine:

@@ -108,10 +108,10 @@ func (p *Peer) connect(ctx context.Context, addr []byte, remote rdma.RemoteRegio
 }
 
 func (p *Peer) connectMemory() {
-	g := p.mesh.geo
+	g, lazy := p.mesh.geo, p.port.dev.Attr().LazySignal
 	for lane := range g.Lanes {
-		s := &memSender{peer: p, ep: p.memory, spots: make([]int, g.Slots), mask: uint32(g.Slots - 1), credit: wordAt(p.section[g.creditOffset(lane):])}
-		r := &memReceiver{peer: p, lane: lane, ep: p.memory, mask: s.mask, credit: wordAt(p.mapped[g.creditOffset(lane):]), batch: uint32(g.batch())}
+		s := &memSender{peer: p, ep: p.memory, lazy: lazy, spots: make([]int, g.Slots), mask: uint32(g.Slots - 1), credit: wordAt(p.section[g.creditOffset(lane):])}
+		r := &memReceiver{peer: p, lane: lane, ep: p.memory, lazy: lazy, mask: s.mask, credit: wordAt(p.mapped[g.creditOffset(lane):]), batch: uint32(g.batch())}
 		for slot := range g.Slots {
 			off := g.slotOffset(lane, slot)
 			s.headers = append(s.headers, headerAt(p.mapped[off:]))
@@ -119,6 +119,7 @@ func (p *Peer) connectMemory() {
 			r.headers = append(r.headers, headerAt(p.section[off:]))
 			r.payloads = append(r.payloads, p.section[off+lineBytes:][:g.SlotBytes:g.SlotBytes])
 		}
+		s.back, r.back = r, s
 		p.senders, p.receives = append(p.senders, s), append(p.receives, r)
 	}
 }

@@ -216,7 +216,7 @@ func (s *wireSender) publish(n int, k kind, bytes int, c *Call) {
 	slot := int(s.l.sent) & (len(s.slots) - 1)
 	h := s.headers[slot]
 	h.call = *c
-	h.pub.Store(publication(s.l.sent, n, k))
+	h.pub.Store(publication(s.l.sent, 0, n, k))
 	s.l.sent++
 	p := s.wire.peer
 	s.wire.post(rdma.Write{
@@ -269,8 +269,8 @@ func (r *wireReceiver) oldest() (m Message, call *Call, err error) {
 	h := r.headers[slot]
 	v := h.pub.Load()
 	p := r.wire.peer
-	if next, _, k := parsePublication(v); next != r.next+1 || k > inSlot {
-		return m, nil, &Corrupt{p.Rank, r.lane, fmt.Sprintf("message %d in the place of %d", next, r.next+1)}
+	if _, k := parsePublication(v); !published(v, r.next) || k > inSlot {
+		return m, nil, &Corrupt{p.Rank, r.lane, fmt.Sprintf("publication %#x in the place of message %d", v, r.next+1)}
 	}
 	if m, err = p.parse(h, v, r.payloads[slot], r.lane); err != nil {
 		return m, nil, err

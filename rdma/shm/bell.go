@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gccl/gccl/internal/cpu"
 	"github.com/gccl/gccl/internal/futex"
 	"github.com/gccl/gccl/internal/hostmem"
 )
@@ -108,6 +109,7 @@ func (b *bell) Arm() {
 		b.isArmed = true
 		b.dev.ringer.armed.Add(1)
 	}
+	cpu.FenceOthers()
 	b.seen = b.dev.ringer.word.Load()
 }
 

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/gccl/gccl/internal/cpu"
 	"github.com/gccl/gccl/internal/hostmem"
 	"github.com/gccl/gccl/rdma"
 	"go.uber.org/zap"
@@ -42,6 +43,7 @@ type Device struct {
 	bellUse  lease // of bellMem
 	ringer   ringer
 	bell     bell
+	fenced   bool // by the Arm of peers' bells
 
 	strangers atomic.Uint64
 
@@ -78,6 +80,7 @@ func New(opts Options) (*Device, error) {
 	d.ringer = newRinger(mem.Bytes())
 	d.bellUse.free = func() { _ = mem.Close() }
 	d.bell = bell{dev: d}
+	d.fenced = cpu.ReceiveFences()
 	d.listener, err = net.ListenUnix("unixpacket", &net.UnixAddr{Name: d.name.path(), Net: "unixpacket"})
 	if err != nil {
 		_ = mem.Close()
@@ -94,6 +97,7 @@ func (d *Device) Attr() rdma.Attr {
 		Provider: "shm", Name: "memfd",
 		Latency: 100 * time.Nanosecond, Bandwidth: 10e9,
 		MaxMessage: maxMessage, MaxPosted: maxPosted, MaxInline: maxInline,
+		LazySignal: d.fenced,
 	}
 }
 

@@ -40,4 +40,11 @@
 // the count. If it loads zero, its load comes before the sleeper's addition, so the work was
 // stored before the sleeper looked. If not, it adds to the word: before the sleeper remembered it,
 // and then the work was there to see; or after, and then the sleep ends at once or is woken.
+//
+// On amd64 a sequentially consistent store waits until it owns the cache line, which the reader has: half
+// of what a small message costs. So a ringer may store with release semantics only
+// (Attr.LazySignal), where its load of the count can overtake the store; between adding itself and
+// looking for work the sleeper then puts a barrier into all ringers' threads (membarrier(2)), which
+// restores the order. A sleeper whose sandbox forbids that call can miss a ring, and sleeps to the
+// end of its nap.
 package shm

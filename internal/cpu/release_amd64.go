@@ -1,0 +1,14 @@
+//go:build !purego && !race
+
+package cpu
+
+import "sync/atomic"
+
+// StoreRelease stores v so that whoever loads it sees everything stored before; unlike p.Store, it
+// does not wait until the store is visible. On amd64, where p.Store waits for the cache line, it is a
+// plain store; elsewhere it is p.Store. What the caller loads afterwards may be older than
+// the store, so a caller that then looks whether somebody sleeps relies on the sleeper's
+// [FenceOthers].
+//
+//go:noescape
+func StoreRelease(p *atomic.Uint64, v uint64)

@@ -1,0 +1,10 @@
+//go:build !purego && !race
+
+#include "textflag.h"
+
+// func StoreRelease(p *atomic.Uint64, v uint64)
+TEXT ·StoreRelease(SB), NOSPLIT, $0-16
+	MOVQ p+0(FP), AX
+	MOVQ v+8(FP), BX
+	MOVQ BX, (AX)
+	RET

@@ -1,0 +1,8 @@
+//go:build !amd64 || purego || race
+
+package cpu
+
+import "sync/atomic"
+
+// StoreRelease is p.Store where the processor has nothing cheaper.
+func StoreRelease(p *atomic.Uint64, v uint64) { p.Store(v) }
