@@ -33,6 +33,13 @@ test-rdma: ## the verbs provider over the kernel's soft-RoCE, in one VM and acro
 test-hosts: ## ranks on hosts of their own: network namespaces with 1 Gbit/s links (root)
 	$(GO) test -count=1 -v -timeout 15m -run Hosts ./collective -hosts
 
+.PHONY: test-launchers
+test-launchers: ## the example under real srun, sbatch and mpirun, and ranks that meet in a real etcd (root, Debian)
+	.ci/install-launchers
+	$(GO) test -count=1 -v -timeout 5m -run Launchers ./examples/allreduce -launchers
+	$(GO) test -count=1 -run Under ./bootstrap
+	cd bootstrap/etcd && $(GO) test -count=1 ./...
+
 .PHONY: chaos
 chaos: ## kill ranks at random moments, at length
 	$(GO) test -count=1 -run 'Kill|Chaos' ./collective -thorough

@@ -82,12 +82,18 @@ func TestUnderHydra(t *testing.T) {
 	}, launch(t, "mpirun.mpich", "-n", "3"))
 }
 
-// fakeShell writes a remote shell that ignores the host, so that a launcher sees nodes where there is
-// one.
+// fakeShell writes a remote shell that stays here, so that a launcher sees nodes where there is one. A
+// node has temporary files of its own: two daemons of Open MPI make the same directory at once, and one
+// would fail.
 func fakeShell(t *testing.T) (dir, shell string) {
 	dir = t.TempDir()
 	shell = filepath.Join(dir, "shell")
-	script := "#!/bin/sh\nwhile [ $# -gt 0 ]; do case \"$1\" in -*) shift;; *) shift; break;; esac; done\nexec sh -c \"$*\"\n"
+	script := `#!/bin/sh
+while :; do case "$1" in -*) shift;; *) break;; esac; done
+TMPDIR=${0%/*}/$1; export TMPDIR; shift
+mkdir -p "$TMPDIR"
+exec sh -c "$*"
+`
 	require.NoError(t, os.WriteFile(shell, []byte(script), 0o755))
 	return dir, shell
 }
