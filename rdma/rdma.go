@@ -37,6 +37,9 @@ type Attr struct {
 	MaxMessage int           // longest write, bytes
 	MaxPosted  int           // writes an endpoint holds before Post takes no more
 	MaxInline  int           // longest inline write, bytes; 0: no inline
+	// AnyLocal says that a write's Local may be any memory, with a nil Region. It must not change or
+	// be unmapped before the write completes.
+	AnyLocal bool
 	// Autonomous says that posted writes go on by themselves. Otherwise (a software provider that
 	// works in its user's time) they need Poll, here and at the peer, to make progress.
 	Autonomous bool
@@ -98,8 +101,8 @@ type Region interface {
 // Offset are not looked at then (as in verbs: InfiniBand Architecture, C9-88).
 type Write struct {
 	ID     uint64 // returned in the local completion
-	Local  []byte // inside Region, or any memory if Inline
-	Region Region // of Local; nil if Inline or empty
+	Local  []byte // inside Region, or any memory if Inline or Region is nil
+	Region Region // of Local; nil if Inline or empty, or if Attr.AnyLocal allows it
 	Remote RemoteRegion
 	Offset uint64
 	Imm    uint32
@@ -139,6 +142,15 @@ type CQ interface {
 	// if one already is. Arming an armed queue changes nothing.
 	Arm() error
 	Close() error
+}
+
+// Waiter is a queue on which its poller can sleep in one system call, which is sooner back than by
+// Arm and a ring where cores are scarce. The goroutine that calls Poll calls Wait.
+type Waiter interface {
+	CQ
+	// Wait blocks the calling thread until Poll may find something or may make progress, or until
+	// about d is over. It may return for no reason.
+	Wait(d time.Duration) error
 }
 
 // Endpoint is one end of a reliable, ordered connection to one peer. Post and Close may be called

@@ -15,7 +15,7 @@ func (e *Engine) combine(l *lane, a *action, dsts, srcs [][]byte, n int) {
 	if n == 0 {
 		return
 	}
-	if len(a.sends) > 0 && n >= storeMin {
+	if len(a.sends) > 0 && n >= storeMin && a.sendTo[0].Mapped() {
 		st := &e.stores[a.sendTo[0].Rank]
 		if past, timed := st.next(); timed {
 			t := time.Now()

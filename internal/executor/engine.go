@@ -40,6 +40,7 @@ type Engine struct {
 	mesh      *link.Mesh
 	wait      Wait
 	wire      bool
+	canWait   bool // the mesh has one queue to sleep on
 	lendMin   int
 	scratch   []byte
 	lanes     []lane
@@ -101,7 +102,7 @@ func New(m *link.Mesh, o Options) *Engine {
 	if err != nil {
 		panic(err) // the maximum of bytes exists
 	}
-	return &Engine{mesh: m, wait: o.Wait, wire: m.NeedsProgress(), lendMin: max(1, o.LendMin), transfers: o.Transfers, stashMax: o.StashMax,
+	return &Engine{mesh: m, wait: o.Wait, wire: m.NeedsProgress(), canWait: m.CanWait(), lendMin: max(1, o.LendMin), transfers: o.Transfers, stashMax: o.StashMax,
 		copier: copier, stores: make([]stores, m.Size())}
 }
 
@@ -341,6 +342,9 @@ func (e *Engine) fire(l *lane, a *action) (bool, error) {
 		}
 		e.msgs[i] = m
 		n = min(n, m.Len)
+	}
+	if a.direct && n >= directMin && (a.hasDst || !a.prescaled(l)) {
+		return e.fireDirect(l, a, call, n), nil
 	}
 	dsts := e.dsts[:0]
 	if a.hasDst && (a.store || len(a.sends) == 0) {

@@ -55,6 +55,9 @@ type action struct {
 	steps    int
 	// lendable: a single local operand in In or Out, sent under a schedule that is Lazy.
 	lendable bool
+	// direct: what is sent is a span of In or Out that every receiver's link takes from where it lies
+	// (link.Sender.CommitFrom), under a schedule that is Lazy.
+	direct bool
 	// placeable: a finished chunk of Out that is passed on under a schedule that is Early.
 	placeable bool
 }
@@ -278,5 +281,10 @@ func (r *resolver) action(m *link.Mesh, g *group, lane, part, split int) action 
 	}
 	a.placeable = r.s.Early && g.final && g.Dst.Buf == schedule.Out && len(g.sends) > 0
 	a.lendable = r.s.Lazy && !a.hasDst && a.operands[0].ext.buf != schedule.Scratch
+	a.direct = a.lendable || r.s.Lazy && a.hasDst && a.store && g.Dst.Buf == schedule.Out
+	for _, p := range a.sendTo {
+		a.direct = a.direct && p.Direct()
+	}
+	a.direct = a.direct && len(a.sends) > 0
 	return a
 }

@@ -28,6 +28,7 @@ type Wait struct {
 const (
 	checkEvery = 64                    // polls between looks at clock, context and failures
 	busyCheck  = 1024                  // polls between the same looks while data moves
+	blockAfter = 20                    // polls that yield, before a rank sleeps on the queue of all its peers (measured on tcp: sooner or later is slower)
 	hotSpins   = 16                    // first spins, without a pause
 	nap        = 10 * time.Millisecond // longest sleep, so that contexts are seen; failures ring the bell
 )
@@ -39,6 +40,13 @@ func (e *Engine) idle(ctx context.Context, timeout time.Duration, idle int) erro
 			cpu.Pause(1)
 		}
 		return nil
+	}
+	if e.canWait {
+		if idle < e.wait.Spins+blockAfter {
+			e.wait.Yield()
+			return nil
+		}
+		return e.block(ctx, timeout)
 	}
 	idle -= e.wait.Spins
 	if idle%checkEvery != checkEvery-1 {
@@ -62,6 +70,21 @@ func (e *Engine) idle(ctx context.Context, timeout time.Duration, idle int) erro
 		return nil
 	}
 	return e.sleep()
+}
+
+// block looks for reasons to give up and sleeps on the queue that connects all peers: one system call,
+// and the kernel runs whoever has something to do.
+func (e *Engine) block(ctx context.Context, timeout time.Duration) error {
+	if e.wait.Ask != nil {
+		e.wait.Ask()
+	}
+	if err := e.check(ctx, time.Now(), timeout); err != nil {
+		return err
+	}
+	if moved, err := e.stash(); moved || err != nil {
+		return err
+	}
+	return e.mesh.Wait(nap)
 }
 
 // sleep arms the bell, polls once more, and sleeps unless that moved something.

@@ -8,6 +8,9 @@ type Sender interface {
 	Reserve(max int) ([]byte, bool)
 	// Commit sends the first n reserved bytes.
 	Commit(n int, c *Call)
+	// CommitFrom is Commit of bytes that lie in src, as many as are reserved at most, and that must not
+	// change until the mesh is drained (Mesh.Drained). Only for peers that are Direct.
+	CommitFrom(src []byte, c *Call)
 	// Lend sends the name of a span of n bytes of this rank's memory, and of the place where
 	// the peer may put its answer (zero: nowhere); false if every slot is in use or the peer cannot
 	// read it. The span must not change until Drained.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/gccl/gccl/rdma"
 	"golang.org/x/sync/errgroup"
@@ -260,6 +261,24 @@ func (m *Mesh) Progress() (bool, error) {
 		}
 	}
 	return any, nil
+}
+
+// CanWait reports whether Wait would notice everything that this rank may wait for: all peers are
+// reached over one queue that can be slept on.
+func (m *Mesh) CanWait() bool {
+	if len(m.ports) != 1 || len(m.ports[0].endpoints) != m.size-1 {
+		return false
+	}
+	_, ok := m.ports[0].cq.(rdma.Waiter)
+	return ok
+}
+
+// Wait blocks until Progress may move something, or for about d.
+func (m *Mesh) Wait(d time.Duration) error {
+	if err := m.ports[0].cq.(rdma.Waiter).Wait(d); err != nil {
+		return fmt.Errorf("completion queue of %s: %w", m.ports[0].dev.Attr().Provider, err)
+	}
+	return nil
 }
 
 // Arm asks the posted-write links' queues to ring the bell when something arrives.

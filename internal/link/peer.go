@@ -25,6 +25,7 @@ type Peer struct {
 	senders  []Sender
 	receives []Receiver
 	wire     *wire
+	direct   bool
 	windows  [][]byte
 	watch    watch
 	told     atomic.Bool
@@ -52,6 +53,9 @@ func (p *Peer) Receiver(lane int) Receiver { return p.receives[lane] }
 
 // Mapped reports whether the peer's memory is mapped, so that spans can be lent and answers placed.
 func (p *Peer) Mapped() bool { return p.memory != nil }
+
+// Direct reports whether messages can be sent from where they lie (Sender.CommitFrom).
+func (p *Peer) Direct() bool { return p.direct }
 
 // SetWindow makes a region of the peer's known under a number from 1 up that both ranks use for
 // it, and maps it if the peer's memory can be mapped.

@@ -9,11 +9,11 @@ import (
 	"github.com/gccl/gccl/rdma"
 )
 
-// Immediate data of a wire link: what the write means, its lane, and for credits the low bits of
-// the counter.
+// Immediate data of a wire link: what the write means, its lane, and for data and credits the
+// low bits of the counter of messages that the writer has consumed on the lane.
 const (
 	immData   = iota << 30
-	immCredit // value: messages consumed on the lane, modulo 2^24
+	immCredit // nothing but the counter
 	immNotice // the board has been written
 )
 
@@ -47,6 +47,7 @@ type wire struct {
 type wireLane struct {
 	sent, consumed uint32 // sending: next sequence number, peer's credit
 	arrived        uint32 // receiving: messages whose write has completed
+	taken          uint32 // receiving: messages consumed
 	credited       uint32 // receiving: messages whose credit was returned
 }
 
@@ -62,7 +63,7 @@ func (p *Peer) connectWire() error {
 	}
 	attr := p.port.dev.Attr()
 	w := &wire{peer: p, staging: st, auto: attr.Autonomous, inline: attr.MaxInline}
-	p.wire = w
+	p.wire, p.direct = w, attr.AnyLocal
 	for lane := range g.Lanes {
 		l := &wireLane{}
 		w.lanes = append(w.lanes, l)
@@ -86,9 +87,10 @@ const signalEvery = 8
 
 // post hands a write to the endpoint, or keeps it until there is room. The bytes are not changed before
 // the peer has consumed them, so that inline ones may wait as well.
-func (w *wire) post(wr rdma.Write) {
+func (w *wire) post(wr rdma.Write, before ...rdma.Write) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.backlog = append(w.backlog, before...)
 	w.posted++
 	wr.ID = w.posted
 	if !w.auto || w.posted-w.asked >= signalEvery || wr.Imm == immNotice {
@@ -159,17 +161,24 @@ func (w *wire) completed(c rdma.Completion) error {
 	switch c.Imm & immKind {
 	case immData:
 		l.arrived++
+		return w.credit(l, lane, c.Imm)
 	case immCredit:
-		step := (c.Imm - l.consumed) & immValue
-		if step > l.sent-l.consumed {
-			return &Corrupt{w.peer.Rank, lane, fmt.Sprintf("credit for %d messages of %d", step, l.sent-l.consumed)}
-		}
-		l.consumed += step
+		return w.credit(l, lane, c.Imm)
 	case immNotice:
 		w.noticed.Store(true) // the board is read where failures are looked for
 	default:
 		return &Corrupt{w.peer.Rank, lane, fmt.Sprintf("immediate %#x", c.Imm)}
 	}
+	return nil
+}
+
+// credit takes the peer's counter of consumed messages.
+func (w *wire) credit(l *wireLane, lane int, imm uint32) error {
+	step := (imm - l.consumed) & immValue
+	if step > l.sent-l.consumed {
+		return &Corrupt{w.peer.Rank, lane, fmt.Sprintf("credit for %d messages of %d", step, l.sent-l.consumed)}
+	}
+	l.consumed += step
 	return nil
 }
 
@@ -212,17 +221,29 @@ func (s *wireSender) Commit(n int, c *Call) {
 	}
 }
 
-func (s *wireSender) publish(n int, k kind, bytes int, c *Call) {
+// CommitFrom posts the bytes from where they are, then the slot's header.
+func (s *wireSender) CommitFrom(src []byte, c *Call) {
+	slot := int(s.l.sent) & (len(s.slots) - 1)
+	p := s.wire.peer
+	s.headers[slot].inline[0] = 0
+	s.publish(len(src), inSlot, lineBytes, c, rdma.Write{
+		Local: src, Remote: p.remote, Offset: p.base + uint64(p.mesh.geo.slotOffset(s.lane, slot)+lineBytes),
+	})
+}
+
+// publish posts the first bytes of the slot, after what else belongs to the message.
+func (s *wireSender) publish(n int, k kind, bytes int, c *Call, before ...rdma.Write) {
 	slot := int(s.l.sent) & (len(s.slots) - 1)
 	h := s.headers[slot]
 	h.call = *c
 	h.pub.Store(publication(s.l.sent, 0, n, k))
 	s.l.sent++
+	s.l.credited = s.l.taken
 	p := s.wire.peer
 	s.wire.post(rdma.Write{
 		Local: s.slots[slot][:bytes], Region: s.wire.staging, Remote: p.remote,
-		Offset: p.base + uint64(p.mesh.geo.slotOffset(s.lane, slot)), Imm: immData | uint32(s.lane)<<24, HasImm: true,
-	})
+		Offset: p.base + uint64(p.mesh.geo.slotOffset(s.lane, slot)), Imm: immData | uint32(s.lane)<<24 | s.l.taken&immValue, HasImm: true,
+	}, before...)
 }
 
 func (s *wireSender) Lend(_, _ Place, _ int, _ *Call) bool { return false }
@@ -237,7 +258,6 @@ type wireReceiver struct {
 	l        *wireLane
 	headers  []*header
 	payloads [][]byte
-	next     uint32
 	inbox
 }
 
@@ -262,15 +282,15 @@ func (r *wireReceiver) Peek(c *Call) (*Message, error) {
 
 // oldest parses the oldest message that has arrived; call is nil if none has.
 func (r *wireReceiver) oldest() (m Message, call *Call, err error) {
-	if r.l.arrived == r.next {
+	if r.l.arrived == r.l.taken {
 		return m, nil, nil
 	}
-	slot := r.next % uint32(len(r.headers))
+	slot := r.l.taken % uint32(len(r.headers))
 	h := r.headers[slot]
 	v := h.pub.Load()
 	p := r.wire.peer
-	if _, k := parsePublication(v); !published(v, r.next) || k > inSlot {
-		return m, nil, &Corrupt{p.Rank, r.lane, fmt.Sprintf("publication %#x in the place of message %d", v, r.next+1)}
+	if _, k := parsePublication(v); !published(v, r.l.taken) || k > inSlot {
+		return m, nil, &Corrupt{p.Rank, r.lane, fmt.Sprintf("publication %#x in the place of message %d", v, r.l.taken+1)}
 	}
 	if m, err = p.parse(h, v, r.payloads[slot], r.lane); err != nil {
 		return m, nil, err
@@ -284,13 +304,15 @@ func (r *wireReceiver) Advance(n int) {
 	}
 }
 
-// free returns the slot of the message at next, some at a time.
+// free takes the oldest message. Its slot returns to the peer with the next message on the lane, or by
+// a write of its own when many are due.
 func (r *wireReceiver) free() {
-	r.next++
-	if r.next-r.l.credited >= uint32(r.wire.peer.mesh.geo.batch()) {
-		r.l.credited = r.next
+	l := r.l
+	l.taken++
+	if l.taken-l.credited >= uint32(r.wire.peer.mesh.geo.batch()) {
+		l.credited = l.taken
 		r.wire.post(rdma.Write{Remote: r.wire.peer.remote, Offset: r.wire.peer.base,
-			Imm: immCredit | uint32(r.lane)<<24 | r.next&immValue, HasImm: true})
+			Imm: immCredit | uint32(r.lane)<<24 | l.taken&immValue, HasImm: true})
 	}
 }
 

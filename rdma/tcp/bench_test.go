@@ -89,7 +89,7 @@ func touched(n int) []byte { return bytes.Repeat([]byte{1}, n) }
 func rawSend(fd int, b []byte) {
 	var v vectors
 	for len(b) > 0 {
-		n, _ := v.send(fd, b, nil)
+		n, _ := v.send(fd, b, nil, nil)
 		b = b[n:]
 	}
 }

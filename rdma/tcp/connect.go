@@ -202,10 +202,14 @@ func (e *endpoint) pairUp(ctx context.Context, a *address) error {
 	if err := e.getSockets(ctx, first); err != nil {
 		return err
 	}
+	chosen := e.partner(0)
+	if chosen == nil {
+		return fmt.Errorf("%w: endpoint", rdma.ErrClosed) // meanwhile
+	}
 	var rest []*dial
 	for s := 1; s < int(e.sockets(a)); s++ {
 		d := &dial{e: e, to: a, socket: s}
-		if !e.partner(0).dialed {
+		if !chosen.dialed {
 			d.delay = -1
 		}
 		rest = append(rest, d)

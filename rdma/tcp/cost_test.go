@@ -43,7 +43,7 @@ func BenchmarkCost(b *testing.B) {
 					for range turn {
 						for out, in := src, dst; len(in) > 0; {
 							if len(out) > 0 {
-								n, _ := va.send(fa, out, nil)
+								n, _ := va.send(fa, out, nil, nil)
 								out = out[n:]
 							}
 							n, _ := vb.recv(fb, in, nil)

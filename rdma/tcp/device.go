@@ -108,6 +108,7 @@ func attributes(opts Options, locals []localAddr) rdma.Attr {
 		MaxMessage: maxMessage,
 		MaxPosted:  opts.MaxPosted,
 		MaxInline:  maxInline,
+		AnyLocal:   true,
 	}
 	var names []string
 	for _, l := range locals {

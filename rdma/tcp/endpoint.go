@@ -8,6 +8,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"sync/atomic"
 	"time"
@@ -199,6 +200,9 @@ func newLane(e *endpoint, index int, p *partner) (*lane, error) {
 	if err := keepAlive(p.tcp, e.dev.opts.DeadAfter); err != nil {
 		return nil, err
 	}
+	if remote := e.pair.remote; remote.host == e.dev.host && remote.host != (hostID{}) {
+		unpaced(p.tcp)
+	}
 	if t, ok := p.conn.(*tls.Conn); ok {
 		if err := t.SetDeadline(time.Time{}); err != nil {
 			return nil, err
@@ -222,4 +226,16 @@ func newLane(e *endpoint, index int, p *partner) (*lane, error) {
 	}
 	_ = p.tcp.Close() // the runtime's poller gives it up; the connection lives in fd
 	return l, nil
+}
+
+// unpaced takes a connection within a host out of congestion control that paces: there is no network to
+// spare, and where the system's default is BBR its timers and its probing cost up to half of the rate
+// (measured with messages of some MiB). Reno is in every kernel and free to use (tcp(7)); where it is not,
+// the default stays.
+func unpaced(c *net.TCPConn) {
+	if raw, err := c.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			_ = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, "reno")
+		})
+	}
 }

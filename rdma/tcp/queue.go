@@ -58,6 +58,9 @@ type queue struct {
 	out       int
 	events    [64]unix.EpollEvent
 	watch     *watcher
+
+	sleep    slumber
+	sleeping sync.Mutex // held while a thread sleeps in the in set
 }
 
 // ending is an endpoint that broke, with why.
@@ -107,7 +110,7 @@ func (q *queue) addLocked(lanes []*lane) error {
 		}
 		q.lanes = append(q.lanes, l)
 	}
-	if q.listening || len(q.lanes) > directMax {
+	if q.listening || q.sleep.on || len(q.lanes) > directMax {
 		if err := q.listenLocked(q.lanes); err != nil {
 			q.removeLocked(lanes)
 			return err
@@ -133,8 +136,10 @@ func (q *queue) listenLocked(lanes []*lane) error {
 // spinLocked gives up what an armed queue needs and a polled one only pays for: each wakes a chain
 // of epoll sets for each packet that comes.
 func (q *queue) spinLocked() {
-	q.listening = false
-	q.watch.disarm()
+	if q.listening {
+		q.watch.disarm()
+	}
+	q.listening, q.sleep.on = false, false
 	if len(q.lanes) <= directMax {
 		for _, l := range q.lanes {
 			if l.in.listed {
@@ -195,7 +200,7 @@ func (q *queue) Poll(cs []rdma.Completion) (int, error) {
 		return 0, fmt.Errorf("%w: completion queue", rdma.ErrClosed)
 	}
 	q.polls++
-	if q.idle++; q.listening && q.idle > spinAfter && !q.armed.Load() {
+	if q.idle++; (q.listening || q.sleep.on) && q.idle > spinAfter && !q.armed.Load() {
 		q.spinLocked()
 	}
 	n := 0
@@ -296,6 +301,15 @@ func (q *queue) readLocked(cs []rdma.Completion) int {
 		for _, l := range again {
 			n += q.visitLocked(l, cs[n:])
 		}
+	}
+	if q.sleep.woken == 0 && q.sleep.on && len(q.lanes) > directMax {
+		q.sleep.woken, _ = epollReady(q.in, q.sleep.events[:])
+		if q.sleep.woken == 0 {
+			return n
+		}
+	}
+	if q.sleep.woken > 0 {
+		return n + q.visitWokenLocked(cs[n:])
 	}
 	direct := q.hot
 	if len(q.lanes) <= directMax {
@@ -438,6 +452,8 @@ func (q *queue) shut() {
 		return
 	}
 	q.closed = true
+	q.sleeping.Lock()
 	q.closeSets()
+	q.sleeping.Unlock()
 	q.watch.close()
 }

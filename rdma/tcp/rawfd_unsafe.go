@@ -4,6 +4,7 @@ package tcp
 
 import (
 	"syscall"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -35,24 +36,24 @@ func call(trap, fd, a, b, flags uintptr, long bool) (int, syscall.Errno) {
 	}
 }
 
-// vectors is the argument of a call with two buffers. It lives as long as its lane and is used by
+// vectors is the argument of a call with several buffers. It lives as long as its lane and is used by
 // one call at a time.
 type vectors struct {
 	msg unix.Msghdr
-	iov [2]unix.Iovec
+	iov [3]unix.Iovec
 }
 
-func (v *vectors) set(a, b []byte) {
-	v.iov[0].Base = unsafe.SliceData(a)
-	v.iov[0].SetLen(len(a))
-	v.iov[1].Base = unsafe.SliceData(b)
-	v.iov[1].SetLen(len(b))
+func (v *vectors) set(bs ...[]byte) {
+	for i, b := range bs {
+		v.iov[i].Base = unsafe.SliceData(b)
+		v.iov[i].SetLen(len(b))
+	}
 	v.msg.Iov = &v.iov[0]
-	v.msg.SetIovlen(2)
+	v.msg.SetIovlen(len(bs))
 }
 
 // clear drops the references to the buffers.
-func (v *vectors) clear() { v.iov[0].Base, v.iov[1].Base = nil, nil }
+func (v *vectors) clear() { v.iov = [3]unix.Iovec{} }
 
 // recv reads into a and then into b, either of which may be empty but not both. It returns 0 bytes
 // and no error at the end of the stream.
@@ -70,17 +71,20 @@ func (v *vectors) recv(fd int, a, b []byte) (int, syscall.Errno) {
 	return n, errno
 }
 
-// send writes a and then b, either of which may be empty but not both.
-func (v *vectors) send(fd int, a, b []byte) (int, syscall.Errno) {
+// send writes a, b and then c, of which some may be empty but not all.
+func (v *vectors) send(fd int, a, b, c []byte) (int, syscall.Errno) {
 	const flags = unix.MSG_DONTWAIT | unix.MSG_NOSIGNAL
+	if len(a) == 0 {
+		a, b, c = b, c, nil
+	}
 	if len(a) == 0 {
 		a, b = b, nil
 	}
-	if len(b) == 0 {
+	if len(b) == 0 && len(c) == 0 {
 		return call(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&a[0])), uintptr(len(a)), flags, len(a) >= longCall)
 	}
-	v.set(a, b)
-	n, errno := call(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&v.msg)), flags, 0, len(a)+len(b) >= longCall)
+	v.set(a, b, c)
+	n, errno := call(unix.SYS_SENDMSG, uintptr(fd), uintptr(unsafe.Pointer(&v.msg)), flags, 0, len(a)+len(b)+len(c) >= longCall)
 	v.clear()
 	return n, errno
 }
@@ -96,6 +100,14 @@ func epollReady(epfd int, events []unix.EpollEvent) (int, syscall.Errno) {
 			return 0, errno
 		}
 	}
+}
+
+// epollWait is epollReady that waits for up to about d. It tells the scheduler that it may take long, and
+// returns EINTR after a signal.
+func epollWait(epfd int, events []unix.EpollEvent, d time.Duration) (int, syscall.Errno) {
+	n, _, errno := syscall.Syscall6(unix.SYS_EPOLL_PWAIT, uintptr(epfd), uintptr(unsafe.Pointer(&events[0])), uintptr(len(events)),
+		uintptr(max(1, d.Milliseconds())), 0, 0)
+	return int(n), errno
 }
 
 // inside tells whether part lies within whole.

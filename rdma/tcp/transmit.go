@@ -19,6 +19,8 @@ const (
 	// copyMax is up to which length a payload is copied behind its header, so that one plain send
 	// takes both. Above it the copy costs more than a gathering send saves (measured on loopback).
 	copyMax = 64 << 10
+	// tailMax is up to which length a payload is copied behind a long one, to go with it.
+	tailMax = 1 << 10
 	// pieceMax is the longest payload of a frame. It bounds what must be padded when a
 	// connection is broken in the middle of a frame.
 	pieceMax = 1 << 20
@@ -74,19 +76,28 @@ type transmitter struct {
 	harvest atomic.Bool // something is there to poll
 }
 
-// outLane is what a lane has taken and the kernel has not: stage[sent:], then big.
+// outLane is what a lane has taken and the kernel has not: stage[sent:], then big, then tail[tailed:].
 type outLane struct {
 	vec     vectors
 	stage   []byte // headers and short payloads
 	sent    int
-	big     []byte   // the payload of the last header, if it is long
+	big     []byte // the payload of the last header in stage, if it is long
+	tail    []byte // short frames after it
+	tailed  int
 	credits []uint64 // writes with a frame in stage
 	blocked bool     // the socket is full
 	listed  bool     // in the queue's out set
 	noted   bool     // Poll has seen that sending fails
 }
 
-func (o *outLane) empty() bool { return o.sent == len(o.stage) && len(o.big) == 0 }
+func (o *outLane) empty() bool {
+	return o.sent == len(o.stage) && len(o.big) == 0 && o.tailed == len(o.tail)
+}
+
+// drop forgets everything.
+func (o *outLane) drop() {
+	o.stage, o.sent, o.big, o.tail, o.tailed = o.stage[:0], 0, nil, o.tail[:0], 0
+}
 
 func (t *transmitter) init(e *endpoint) {
 	t.e = e
@@ -147,7 +158,7 @@ func (e *endpoint) check(w *rdma.Write) error {
 		return fmt.Errorf("tcp: write of %d bytes: MaxMessage is %d", n, maxMessage)
 	case w.Inline && n > maxInline:
 		return fmt.Errorf("tcp: inline write of %d bytes: MaxInline is %d", n, maxInline)
-	case w.Inline || n == 0:
+	case w.Inline || n == 0 || w.Region == nil:
 		return nil
 	}
 	r, ok := w.Region.(*region)
@@ -209,7 +220,7 @@ func (t *transmitter) pumpLocked() {
 			if l.out.blocked || (l.out.empty() && !t.fillLocked(l)) {
 				continue
 			}
-			n, errno := l.out.vec.send(l.fd, l.out.stage[l.out.sent:], l.out.big)
+			n, errno := l.out.vec.send(l.fd, l.out.stage[l.out.sent:], l.out.big, l.out.tail[l.out.tailed:])
 			switch errno {
 			case 0:
 				moved = true
@@ -248,11 +259,14 @@ func (t *transmitter) sentLocked(l *lane, n int) {
 	o := &l.out
 	k := min(n, len(o.stage)-o.sent)
 	o.sent += k
-	o.big = o.big[n-k:]
+	n -= k
+	k = min(n, len(o.big))
+	o.big = o.big[k:]
+	o.tailed += n - k
 	if !o.empty() {
 		return
 	}
-	o.stage, o.sent, o.big = o.stage[:0], 0, nil
+	o.drop()
 	for _, n := range o.credits {
 		t.at(n).open--
 	}
@@ -287,6 +301,9 @@ func (t *transmitter) fillLocked(l *lane) bool {
 		if l.index != 0 && !shared {
 			break
 		}
+		if len(o.big) > 0 && (n > tailMax || len(o.tail) >= tailMax || shared) {
+			break
+		}
 		if n <= copyMax && len(o.stage) > 0 && len(o.stage)+headerLen+n > copyMax+headerLen {
 			break
 		}
@@ -305,7 +322,11 @@ func (t *transmitter) fillLocked(l *lane) bool {
 			h.flags |= flagChecksum
 			h.crc = crc32.Checksum(piece, castagnoli)
 		}
-		o.stage = h.append(o.stage)
+		at := &o.stage
+		if len(o.big) > 0 {
+			at = &o.tail
+		}
+		*at = h.append(*at)
 		o.credits = append(o.credits, t.next)
 		p.open++
 		if t.off += n; t.off == len(p.local) {
@@ -313,10 +334,12 @@ func (t *transmitter) fillLocked(l *lane) bool {
 			t.next++
 		}
 		if n > copyMax {
-			o.big = piece
-			break
+			if o.big = piece; t.off > 0 {
+				break
+			}
+			continue
 		}
-		o.stage = append(o.stage, piece...)
+		*at = append(*at, piece...)
 		if shared {
 			break
 		}
@@ -378,7 +401,7 @@ func (t *transmitter) endLocked() {
 	t.fail, t.last = 0, false
 	for _, l := range t.e.lanes {
 		t.blockLocked(l, false)
-		l.out.stage, l.out.sent, l.out.big = nil, 0, nil
+		l.out.drop()
 		_ = unix.Shutdown(l.fd, unix.SHUT_WR)
 	}
 }
@@ -434,7 +457,7 @@ func (t *transmitter) closeLocked() {
 	if t.err == nil && len(t.e.lanes) > 0 {
 		if l := t.e.lanes[0]; l.out.empty() {
 			bye := header{kind: frameBye}
-			_, _ = l.out.vec.send(l.fd, bye.append(nil), nil)
+			_, _ = l.out.vec.send(l.fd, bye.append(nil), nil, nil)
 		}
 	}
 	t.closed = true

@@ -1,0 +1,46 @@
+package executor
+
+import (
+	"github.com/gccl/gccl/internal/link"
+	"github.com/gccl/gccl/schedule"
+)
+
+// directMin is the shortest piece that is sent from where it lies: it costs a frame of its own, which a
+// copy of less than this does not (measured over tcp).
+const directMin = 8 << 10
+
+// fireDirect is the rest of fire where the value need not be staged for the links: it is computed into
+// its destination, if it has one, and sent from there. The user's memory is in use until the mesh is
+// drained, which the run waits for.
+func (e *Engine) fireDirect(l *lane, a *action, call *link.Call, n int) bool {
+	for _, s := range a.sends {
+		b, ok := s.Reserve(n)
+		if !ok {
+			return false
+		}
+		n = min(n, len(b))
+	}
+	srcs := e.sources(l, a, n)
+	data := srcs[0]
+	if a.hasDst {
+		off, _ := a.dst.at(l.window, l.job.Plan.Layout.Elem)
+		dsts := e.dsts[:1]
+		dsts[0] = l.buffer(a.dst.buf)[off+l.done:][:n]
+		e.combineBy(l, a, dsts, srcs, n, false)
+		data = dsts[0]
+	}
+	for _, s := range a.sends {
+		s.CommitFrom(data, call)
+	}
+	for _, r := range a.receives {
+		r.Advance(n)
+	}
+	l.done += n
+	return true
+}
+
+// prescaled reports whether the action's value is a contribution that has to be scaled first.
+func (a *action) prescaled(l *lane) bool {
+	red := l.job.Args.Reducer
+	return a.operands[0].recv < 0 && a.operands[0].ext.buf == schedule.In && red != nil && red.HasPre()
+}
