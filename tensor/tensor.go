@@ -2,23 +2,18 @@ package tensor
 
 import "fmt"
 
-// Device says where a tensor's memory is. Only Host exists; the type keeps the place for others.
-type Device uint8
-
-// Host is the memory of this process.
-const Host Device = 0
-
 // Tensor is a view of a caller's memory as a run of elements of one type. It is a small value:
 // copying it copies no element, and it keeps the memory reachable. The zero value is no tensor
-// (DType Invalid, length 0). Making, slicing and comparing tensors allocates nothing.
+// (DType Invalid, length 0). Making, slicing and comparing tensors in host memory allocates nothing.
 type Tensor struct {
-	b  []byte
-	dt DType
+	b   []byte        // of host memory
+	dev *deviceMemory // of device memory (see OnDevice); b is nil then
+	dt  DType
 }
 
 // Of is the view of s. The tensor shares s's memory.
 func Of[T Element](s []T) Tensor {
-	return Tensor{bytesOf(s), TypeOf[T]()}
+	return Tensor{b: bytesOf(s), dt: TypeOf[T]()}
 }
 
 // FromBytes is the view of b as elements of type dt in the machine's byte order. The length must
@@ -30,7 +25,7 @@ func FromBytes(dt DType, b []byte) (Tensor, error) {
 	if len(b)%dt.Size() != 0 {
 		return Tensor{}, fmt.Errorf("tensor: %d bytes are no whole number of %v elements", len(b), dt)
 	}
-	return Tensor{b[:len(b):len(b)], dt}, nil
+	return Tensor{b: b[:len(b):len(b)], dt: dt}, nil
 }
 
 // DType is the type of the elements.
@@ -41,10 +36,10 @@ func (t Tensor) Len() int {
 	if t.dt == Invalid {
 		return 0
 	}
-	return len(t.b) / t.dt.Size()
+	return t.Size() / t.dt.Size()
 }
 
-// Bytes is the memory of the elements, shared.
+// Bytes is the memory of the elements, shared; nil if that is on a device.
 func (t Tensor) Bytes() []byte { return t.b }
 
 // Slice is the view of the elements [lo, hi). It panics unless 0 <= lo <= hi <= Len, as a slice
@@ -54,14 +49,19 @@ func (t Tensor) Slice(lo, hi int) Tensor {
 		panic(fmt.Sprintf("tensor: slice [%d:%d] of %d elements", lo, hi, t.Len()))
 	}
 	size := t.dt.Size()
-	return Tensor{t.b[lo*size : hi*size : hi*size], t.dt}
+	if t.dev != nil {
+		return Tensor{dev: t.dev.slice(lo*size, hi*size), dt: t.dt}
+	}
+	return Tensor{b: t.b[lo*size : hi*size : hi*size], dt: t.dt}
 }
 
-// Device is where the memory is.
-func (t Tensor) Device() Device { return Host }
-
-// String describes the view, not the elements: "float32[1024]".
-func (t Tensor) String() string { return fmt.Sprintf("%v[%d]", t.dt, t.Len()) }
+// String describes the view, not the elements: "float32[1024]", "float32[1024] on cuda:0".
+func (t Tensor) String() string {
+	if t.dev != nil {
+		return fmt.Sprintf("%v[%d] on %v", t.dt, t.Len(), t.dev.device)
+	}
+	return fmt.Sprintf("%v[%d]", t.dt, t.Len())
+}
 
 // Overlap says how the memory of two tensors meets.
 type Overlap uint8
@@ -84,10 +84,11 @@ func (o Overlap) String() string {
 	return "partial"
 }
 
-// Compare says how the memory of a and b meets, whatever their element types.
+// Compare says how the memory of a and b meets, whatever their element types. Addresses of the host and of
+// all devices are of one space (CUDA's unified addressing).
 func Compare(a, b Tensor) Overlap {
-	pa, pb := addr(a.b), addr(b.b)
-	na, nb := uintptr(len(a.b)), uintptr(len(b.b))
+	pa, pb := a.Addr(), b.Addr()
+	na, nb := uint64(a.Size()), uint64(b.Size())
 	switch {
 	case na == 0 || nb == 0:
 		return Disjoint
