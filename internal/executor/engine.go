@@ -2,7 +2,6 @@ package executor
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/gccl/gccl/internal/link"
@@ -23,6 +22,8 @@ type Args struct {
 	// Reducer is nil where nothing is reduced.
 	Reducer *tensor.Reducer
 	Call    link.Call
+	// Stage, if not nil, fills In and empties Out while the run goes on.
+	Stage Stage
 }
 
 // Job is a plan to run on buffers. Several run at once if they use different links; a job that uses
@@ -33,6 +34,7 @@ type Job struct {
 	// After, if not nil, is a job of the same run that must have finished before this one begins.
 	After *Job
 	left  int // lanes that are not over
+	ended int // windows that the stage has been told of
 }
 
 // Engine runs plans over the links of one mesh; one goroutine at a time uses it.
@@ -83,6 +85,7 @@ type lane struct {
 	call    link.Call // what messages of the action carry
 	lent    bool
 	over    bool
+	held    bool // the stage has not brought the window yet
 }
 
 // Options of an engine.
@@ -182,7 +185,7 @@ func (e *Engine) start(jobs []*Job) {
 	off := 0
 	for _, j := range jobs {
 		first := len(e.lanes)
-		j.left = 0
+		j.left, j.ended = 0, 0
 		for i := range j.Plan.lanes {
 			n := len(e.lanes)
 			if n < cap(e.lanes) {
@@ -246,7 +249,7 @@ func (l *lane) begin(j *Job, i, first int, scratch []byte) {
 		l.scratch = scratch
 	}
 	l.window, l.at, l.steps, l.size, l.placed = 0, 0, 0, -1, 0
-	l.lent, l.over = false, len(l.acts) == 0
+	l.lent, l.over, l.held = false, len(l.acts) == 0, false
 	if j.Plan.early {
 		clear(l.answers)
 	}
@@ -271,6 +274,11 @@ func (e *Engine) advance(l *lane) (moved bool, err error) {
 	for {
 		a := &l.acts[l.at]
 		if l.size < 0 {
+			if l.at == 0 && l.job.Args.Stage != nil {
+				if ok, err := e.staged(l); !ok || err != nil {
+					return moved, err
+				}
+			}
 			if !e.ready(l, a) {
 				return moved, nil
 			}
@@ -286,7 +294,13 @@ func (e *Engine) advance(l *lane) (moved bool, err error) {
 		}
 		moved = true
 		if l.done == l.size && l.placed >= 0 {
-			if e.next(l, a); l.over {
+			e.next(l, a)
+			if l.at == 0 && l.job.Args.Stage != nil {
+				if err := e.passed(l.job, l.first); err != nil {
+					return true, err
+				}
+			}
+			if l.over {
 				return true, nil
 			}
 		}
@@ -481,18 +495,4 @@ func (e *Engine) notify(l *lane, a *action, call *link.Call) bool {
 	}
 	l.placed = 0
 	return true
-}
-
-// Length is the error of a transfer whose two ends disagree on its length.
-type Length struct{ Peer, Got, Want int }
-
-// Error says how long the two ends take the transfer to be.
-func (e *Length) Error() string {
-	return fmt.Sprintf("rank %d sends %d bytes or more where %d are expected", e.Peer, e.Got, e.Want)
-}
-
-// pairCall is a call's description where only the two ends of a transfer know its length.
-func pairCall(c *link.Call, size, elem int) link.Call {
-	n := uint64(size / elem)
-	return link.Call{FP: c.FP ^ (n+1)*0x9e3779b97f4a7c15, A: c.A, B: c.B&^(1<<48-1) | n}
 }

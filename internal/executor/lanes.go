@@ -31,6 +31,9 @@ func (e *Engine) Lanes() []LaneAt {
 		default:
 			a := &l.acts[l.at]
 			at.Step, at.Doing = l.window*len(l.acts)+l.at+1, a.words()
+			if l.held {
+				at.Doing = heldWords
+			}
 		}
 		e.awaited(l, &at)
 		out = append(out, at)
@@ -50,7 +53,7 @@ func (e *Engine) awaited(l *lane, at *LaneAt) {
 		}
 		return
 	}
-	if !l.live() {
+	if !l.live() || l.held {
 		return
 	}
 	a := &l.acts[l.at]

@@ -18,11 +18,16 @@ func (e *Engine) Position() (at At, ok bool) {
 		p := l.job.Plan
 		a := &l.acts[l.at]
 		at = At{Lane: i - l.first + p.laneBase, Steps: p.windows * len(l.acts), Step: l.window*len(l.acts) + l.at + 1}
-		at.Doing = a.words()
+		if at.Doing = a.words(); l.held {
+			at.Doing = heldWords
+		}
 		return at, true
 	}
 	return At{Step: -1}, false
 }
+
+// heldWords describe what a lane does before its window is there.
+const heldWords = "copy from the device"
 
 // words describes an action: "recv-reduce from 2, 3; send to 1".
 func (a *action) words() string {
@@ -65,7 +70,7 @@ func (e *Engine) WaitsFor(ranks []int) []int {
 	}
 	for i := range e.lanes {
 		l := &e.lanes[i]
-		if !l.live() {
+		if !l.live() || l.held {
 			continue
 		}
 		a := &l.acts[l.at]

@@ -31,6 +31,8 @@ const (
 	blockAfter = 20                    // polls that yield, before a rank sleeps on the queue of all its peers (measured on tcp: sooner or later is slower)
 	hotSpins   = 16                    // first spins, without a pause
 	nap        = 10 * time.Millisecond // longest sleep, so that contexts are seen; failures ring the bell
+	// stageNap is the sleep while a device copies: about what 1 MiB takes on PCIe 3, a small part of a window.
+	stageNap = 100 * time.Microsecond
 )
 
 // idle waits a little after the idle-th poll in a row that moved nothing.
@@ -103,6 +105,10 @@ func (e *Engine) sleep() error {
 		e.suspect = nil
 		return err
 	}
+	if e.Held() { // nobody rings when a device has copied
+		bell.Sleep(stageNap)
+		return nil
+	}
 	bell.Sleep(nap)
 	return nil
 }
@@ -148,6 +154,9 @@ func (e *Engine) gone() *link.Notice {
 				}
 			}
 			continue
+		}
+		if l.held {
+			continue // it is noticed by the steps to come
 		}
 		a := &l.acts[l.at]
 		for k, r := range a.receives {

@@ -1,0 +1,21 @@
+package executor
+
+import (
+	"fmt"
+
+	"github.com/gccl/gccl/internal/link"
+)
+
+// Length is the error of a transfer whose two ends disagree on its length.
+type Length struct{ Peer, Got, Want int }
+
+// Error says how long the two ends take the transfer to be.
+func (e *Length) Error() string {
+	return fmt.Sprintf("rank %d sends %d bytes or more where %d are expected", e.Peer, e.Got, e.Want)
+}
+
+// pairCall is a call's description where only the two ends of a transfer know its length.
+func pairCall(c *link.Call, size, elem int) link.Call {
+	n := uint64(size / elem)
+	return link.Call{FP: c.FP ^ (n+1)*0x9e3779b97f4a7c15, A: c.A, B: c.B&^(1<<48-1) | n}
+}
