@@ -23,6 +23,7 @@ var imports = []struct{ pkg, may string }{
 	{"internal/invariant", ""},
 	{"internal/futex", ""},
 	{"internal/hostmem", "internal/futex internal/invariant"},
+	{"internal/cuda/...", "internal/hostmem"},
 	{"internal/kernel/...", "internal/kernel/..."},
 	{"tensor", "internal/kernel"},
 	{"schedule", ""},

@@ -41,6 +41,10 @@ func Offset(outer, inner []byte) (int, bool) {
 	return int(i - o), true
 }
 
+// Addr is the address of b's first byte, to be handed to C with memory outside the Go heap. It keeps
+// nothing alive.
+func Addr(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
+
 func at(b []byte, off, n, align int) unsafe.Pointer {
 	if off < 0 || off > len(b)-n {
 		panic(fmt.Sprintf("hostmem: word [%d, %d) outside %d bytes", off, off+n, len(b)))

@@ -1,0 +1,17 @@
+//go:build cuda && linux && (amd64 || arm64)
+
+package cuda
+
+import "github.com/ebitengine/purego"
+
+// call calls a C function with integer and pointer arguments; pointers lead outside the Go heap and stack.
+func call(fn uintptr, args ...uintptr) Result {
+	r, _, _ := purego.SyscallN(fn, args...)
+	return Result(uint32(r))
+}
+
+func dlopen(name string) (uintptr, error) {
+	return purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
+}
+
+func dlsym(lib uintptr, name string) (uintptr, error) { return purego.Dlsym(lib, name) }
