@@ -107,22 +107,12 @@ func (c *Comm) check(call *Call, sh *shape) error {
 	if root && (call.Root < 0 || call.Root >= c.size) {
 		return invalid("%v: root %d of %d ranks", *call, call.Root, c.size)
 	}
-	atRoot := !root || call.Root == c.rank
-	needDst, needSrc := true, true
-	switch call.Kind {
-	case Barrier:
+	if call.Kind == Barrier {
 		*sh = shape{dtype: tensor.Uint8, in: sh.in[:0], out: sh.out[:0]}
 		sh.in, sh.out = append(sh.in, 0), append(sh.out, 0)
 		return nil
-	case Broadcast, Scatter:
-		needSrc = atRoot
-	case Reduce, Gather:
-		needDst = atRoot
-	case Send:
-		needDst = false
-	case Recv:
-		needSrc = false
 	}
+	needDst, needSrc := c.needs(call)
 	sh.dtype = dst.DType()
 	if !needDst {
 		sh.dtype = src.DType()
@@ -146,6 +136,24 @@ func (c *Comm) check(call *Call, sh *shape) error {
 		return c.aliases(call, sh)
 	}
 	return nil
+}
+
+// needs tells which of its two tensors a call uses on this rank.
+func (c *Comm) needs(call *Call) (dst, src bool) {
+	atRoot := !call.Kind.rooted() || call.Root == c.rank
+	switch call.Kind {
+	case Barrier:
+		return false, false
+	case Broadcast, Scatter:
+		return true, atRoot
+	case Reduce, Gather:
+		return atRoot, true
+	case Send:
+		return false, true
+	case Recv:
+		return true, false
+	}
+	return true, true
 }
 
 // lengths fills in the block lengths and holds them against the tensors.

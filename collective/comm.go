@@ -45,6 +45,7 @@ type Comm struct {
 	jobs     [1]*executor.Job
 	windows  windows
 	flight   flight
+	accel    accel
 	pulse    stopper
 
 	broken    atomic.Pointer[StepError]
@@ -80,6 +81,9 @@ func (c *Comm) run(ctx context.Context, call *Call) error {
 }
 
 func (c *Comm) runPlanned(ctx context.Context, p *planned, call *Call) error {
+	if onDevice(call) {
+		return c.runStaged(ctx, p, call)
+	}
 	c.fill(&c.job, p, call)
 	c.jobs[0] = &c.job
 	err := c.engine.Run(ctx, c.cfg.Timeout, c.jobs[:])
@@ -94,7 +98,7 @@ func (c *Comm) runPlanned(ctx context.Context, p *planned, call *Call) error {
 func (c *Comm) fill(j *executor.Job, p *planned, call *Call) {
 	j.Plan = p.plan
 	a := &j.Args
-	a.In, a.Out, a.Reducer = call.Src.Bytes(), call.Dst.Bytes(), p.reducer
+	a.In, a.Out, a.Reducer, a.Stage = call.Src.Bytes(), call.Dst.Bytes(), p.reducer, nil
 	a.InPlace, a.OutPlace = c.windows.place(a.In), c.windows.place(a.Out)
 	var seq uint32
 	switch call.Kind {
@@ -161,6 +165,7 @@ func (c *Comm) release() error {
 		errs = append(errs, c.windows.close(), c.mesh.Close())
 		c.released = true
 	}
+	errs = append(errs, c.accel.close())
 	errs = append(errs, c.devices.close())
 	if c.ownGroup {
 		errs = append(errs, c.group.Close())

@@ -64,6 +64,11 @@ type Config struct {
 	// DumpSignal writes it at every SIGUSR1, too, to the directory of temporary files if DumpDir is
 	// empty. (GCCL_DUMP_SIGNAL)
 	DumpSignal bool
+	// DevicePath says how network cards reach tensors in accelerators' memory: auto, dmabuf, peermem or
+	// staged; empty: auto. See docs/device-memory.md. (GCCL_DEVICE_PATH)
+	DevicePath string
+	// CUDALibrary is the CUDA driver library to open; empty: libcuda.so.1. (GCCL_CUDA_LIBRARY)
+	CUDALibrary string
 	// Logger receives log lines; nil: none, unless GCCL_DEBUG asks for them.
 	Logger *zap.Logger
 

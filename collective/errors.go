@@ -21,13 +21,15 @@ var (
 	ErrClosed = errors.New("communicator closed")
 	// ErrUnavailable: no provider reaches a rank, or the wanted one cannot work here.
 	ErrUnavailable = rdma.ErrUnavailable
+	// ErrDevice: an accelerator that holds a tensor failed during a call.
+	ErrDevice = errors.New("device failed")
 	// ErrInternal: a peer sent what no correct peer sends, or an invariant broke.
 	ErrInternal = errors.New("internal error")
 )
 
 // StepError is a call that broke its communicator.
 type StepError struct {
-	Kind error  // ErrMismatch, ErrPeerLost, ErrGaveUp, ErrInternal, context.DeadlineExceeded or context.Canceled
+	Kind error  // ErrMismatch, ErrPeerLost, ErrGaveUp, ErrDevice, ErrInternal, context.DeadlineExceeded or context.Canceled
 	Call string // "allreduce(float32[1024], sum)"
 	Seq  uint64 // number of the call on its communicator, from 1
 	Rank int    // this rank

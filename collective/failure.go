@@ -22,6 +22,7 @@ func (c *Comm) fail(call *Call, err error) error {
 		mismatch *link.Mismatch
 		length   *executor.Length
 		corrupt  *link.Corrupt
+		device   *deviceError
 	)
 	switch {
 	case errors.As(err, &gone):
@@ -42,6 +43,9 @@ func (c *Comm) fail(call *Call, err error) error {
 	case errors.As(err, &corrupt):
 		n.Cause, n.Culprit, n.Text = link.CauseInternal, corrupt.Peer, err.Error()
 		e.Peer = corrupt.Peer
+	case errors.As(err, &device):
+		n.Cause, e.Kind, e.Err = link.CauseGaveUp, ErrDevice, device.err
+		n.Text = fmt.Sprintf("%s gave up %s #%d: %v", c.describe(c.rank), e.Call, e.Seq, err)
 	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		n.Cause = link.CauseGaveUp
 		e.Kind = context.Canceled
@@ -88,7 +92,11 @@ func (c *Comm) waitsFor() string {
 		}
 		s += c.describe(r)
 	}
-	if s == "" {
+	switch {
+	case s != "":
+	case c.engine.Held():
+		return "waited for a copy from the device: does the tensor's stream get on?"
+	default:
 		return "nothing was awaited"
 	}
 	return "waited for " + s

@@ -40,8 +40,9 @@ func (c *Comm) SendRecv(ctx context.Context, src tensor.Tensor, to int, dst tens
 
 // member is a call of a group, ready to run.
 type member struct {
-	call *Call
-	plan *planned
+	call  *Call
+	plan  *planned
+	stage stage // of tensors on devices, else nil
 }
 
 func (c *Comm) runGroup(ctx context.Context, calls []Call) error {
@@ -64,9 +65,9 @@ func (c *Comm) runGroup(ctx context.Context, calls []Call) error {
 			return err
 		}
 		if call.Kind >= Send {
-			transfers = append(transfers, member{call, p})
+			transfers = append(transfers, member{call, p, nil})
 		} else {
-			collectives = append(collectives, member{call, p})
+			collectives = append(collectives, member{call, p, nil})
 		}
 	}
 	pairs, err := ownTransfers(own)
@@ -74,8 +75,15 @@ func (c *Comm) runGroup(ctx context.Context, calls []Call) error {
 		return err
 	}
 	for _, p := range pairs {
-		copy(p[1].Dst.Bytes(), p[0].Src.Bytes())
+		if err := c.copyOwn(ctx, p[1].Dst, p[0].Src); err != nil {
+			return err
+		}
 	}
+	release, err := c.stageAll(collectives, transfers)
+	if err != nil {
+		return err
+	}
+	defer release()
 	slices.SortStableFunc(collectives, func(a, b member) int {
 		return cmp.Or(cmp.Compare(a.plan.a, b.plan.a), cmp.Compare(a.plan.b, b.plan.b), cmp.Compare(a.plan.fp, b.plan.fp))
 	})
@@ -84,6 +92,11 @@ func (c *Comm) runGroup(ctx context.Context, calls []Call) error {
 		return nil
 	}
 	err = c.engine.Run(ctx, c.cfg.Timeout, jobs)
+	for _, m := range append(collectives, transfers...) {
+		if err == nil && m.stage != nil {
+			err = m.stage.finish(ctx)
+		}
+	}
 	c.ended(err)
 	if err != nil {
 		return c.fail(&calls[0], err)
@@ -103,6 +116,9 @@ func (c *Comm) jobsFor(collectives, transfers []member) []*executor.Job {
 	for _, m := range append(collectives, transfers...) {
 		j := &executor.Job{}
 		c.fill(j, m.plan, m.call)
+		if m.stage != nil {
+			j.Args.Stage = m.stage
+		}
 		l := link{}
 		if m.call.Kind >= Send {
 			l = link{m.call.Kind, m.call.Peer}

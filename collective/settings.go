@@ -53,6 +53,8 @@ func Settings() []Setting {
 		{"GCCL_HEARTBEAT", nil, "duration", "10s", "how long a rank of this host may show no sign of life while it is waited for; 0 or off: for ever", duration(func(c *Config) *time.Duration { return &c.Heartbeat })},
 		{"GCCL_DUMP_DIR", nil, "path", "none", "where ranks leave their flight records when a call fails, for gccl why", text(func(c *Config) *string { return &c.DumpDir })},
 		{"GCCL_DUMP_SIGNAL", nil, "bool", "0", "write flight records at SIGUSR1, too", boolean(func(c *Config) *bool { return &c.DumpSignal })},
+		{"GCCL_DEVICE_PATH", nil, "name", "auto", "how network cards reach tensors in device memory: auto, dmabuf, peermem or staged", devicePath},
+		{"GCCL_CUDA_LIBRARY", nil, "path", "libcuda.so.1", "CUDA driver library, for programs built with the tag cuda", text(func(c *Config) *string { return &c.CUDALibrary })},
 		{"GCCL_DEBUG", []string{"NCCL_DEBUG"}, "level", "silent", "log to standard error: warn, info or trace", debug},
 	}
 }
@@ -108,6 +110,11 @@ func algo(c *Config, v string) error {
 	_, err := tuner.ParseRules(v, catalog())
 	c.Algo = v
 	return err
+}
+
+func devicePath(c *Config, v string) error {
+	c.DevicePath = v
+	return checkDevicePath(v)
 }
 
 func debug(c *Config, v string) error {

@@ -128,6 +128,11 @@ func (tc tableCase) run(c *Comm) error { return tc.runIn(c, filled) }
 
 // runIn does so on tensors that place makes, first the source, then the destination.
 func (tc tableCase) runIn(c *Comm, place func(dt tensor.DType, count int, odd bool, f func(int) float64) guarded) error {
+	return tc.runBy(c, place, func(call *Call) error { return c.do(context.Background(), call) })
+}
+
+// runBy has do make the call.
+func (tc tableCase) runBy(c *Comm, place func(dt tensor.DType, count int, odd bool, f func(int) float64) guarded, do func(*Call) error) error {
 	if rule := tc.info.Collective.String() + ":" + tc.info.Name; c.cfg.Algo != rule {
 		if err := c.retune(rule); err != nil {
 			return err
@@ -154,7 +159,7 @@ func (tc tableCase) runIn(c *Comm, place func(dt tensor.DType, count int, odd bo
 			call.Dst = src.t.Slice(me*tc.count, (me+1)*tc.count)
 		}
 	}
-	if err := c.do(context.Background(), &call); err != nil {
+	if err := do(&call); err != nil {
 		return err
 	}
 	if !src.intact() || !dst.intact() {

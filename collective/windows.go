@@ -44,7 +44,7 @@ func (w *windows) close() error {
 // registered reports whether the call's buffers all lie in windows. Ranks must agree on it: it
 // chooses the algorithm, and is part of the fingerprint.
 func (c *Comm) registered(call *Call) bool {
-	if len(c.windows.list) == 0 || call.Kind >= Barrier {
+	if len(c.windows.list) == 0 || call.Kind >= Barrier || onDevice(call) {
 		return false
 	}
 	for _, b := range [2][]byte{call.Src.Bytes(), call.Dst.Bytes()} {
