@@ -30,6 +30,7 @@ var imports = []struct{ pkg, may string }{
 	{"schedule/internal/machine", "schedule"},
 	{"rdma", ""},
 	{"internal/recorder", ""},
+	{"internal/agree", ""},
 
 	// Floor 1: algorithms, proofs, providers, the control plane.
 	{"ring", "schedule"},
