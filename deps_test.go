@@ -50,6 +50,7 @@ var imports = []struct{ pkg, may string }{
 	{"internal/link", "rdma"},
 	{"internal/executor", "schedule tensor internal/link internal/cpu"},
 	{"internal/launch", "bootstrap"},
+	{"internal/recovery", "bootstrap internal/agree"},
 
 	// Floor 3: the only package that knows everybody, and how it chooses, which is pure.
 	{"collective/tuner", "schedule"},

@@ -110,6 +110,10 @@ type Config struct {
 	// else can take the port between choice and use. Other ranks ignore it. Connect closes it.
 	Listener net.Listener
 
+	// Port, if not nil, is where rank 0 accepts beside what else happens there; Root then is for the
+	// others, its Addrs. It stays open. Other ranks ignore it.
+	Port *Port
+
 	// Secret authenticates the ranks to each other. Empty: derived from RunID, which keeps out
 	// strangers and old jobs but nobody who means harm; Connect warns.
 	Secret string

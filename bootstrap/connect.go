@@ -66,6 +66,9 @@ func form(ctx context.Context, g *group, cfg *Config, targets []meet.Target) err
 		self.Host = "unknown host"
 	}
 	var b board
+	if cfg.Rank == 0 && cfg.Port != nil {
+		return host(ctx, g, cfg.Port.gate.Open(meet.NewBadge(cfg.Secret, cfg.RunID, cfg.Epoch), wire.Register, 0), self)
+	}
 	if cfg.Root == "" && !(cfg.Rank == 0 && cfg.Listener != nil && !cfg.hasBoard()) {
 		if b, err = openBoard(ctx, cfg); err != nil {
 			return err
@@ -78,7 +81,8 @@ func form(ctx context.Context, g *group, cfg *Config, targets []meet.Target) err
 			return err
 		}
 		cfg.warnOpen()
-		return cfg.hintLoopback(targets, host(ctx, g, cfg, listeners, self))
+		d := meet.Open(meet.NewBadge(cfg.Secret, cfg.RunID, cfg.Epoch), wire.Register, 0, g.log, listeners)
+		return cfg.hintLoopback(targets, host(ctx, g, d, self))
 	}
 	var conn *wire.Conn
 	if b != nil {
@@ -131,9 +135,8 @@ func listenersOf(ctx context.Context, b board, cfg *Config, targets []meet.Targe
 	return listenRoot(ctx, cfg, targets)
 }
 
-// host takes g from listening sockets to a root with children.
-func host(ctx context.Context, g *group, cfg *Config, listeners []net.Listener, self wire.Identity) error {
-	d := meet.Open(meet.NewBadge(cfg.Secret, cfg.RunID, cfg.Epoch), wire.Register, 0, g.log, listeners)
+// host takes g from a door, which it closes, to a root with children.
+func host(ctx context.Context, g *group, d *meet.Door, self wire.Identity) error {
 	defer d.Close()
 	r, err := register(ctx, g, d, self)
 	if err != nil {
@@ -192,7 +195,7 @@ func (cfg *Config) check() ([]meet.Target, error) {
 		}
 	}
 	if cfg.Root == "" {
-		if cfg.hasBoard() || cfg.Rank == 0 && cfg.Listener != nil {
+		if cfg.hasBoard() || cfg.Rank == 0 && (cfg.Listener != nil || cfg.Port != nil) {
 			return nil, nil
 		}
 		return nil, fmt.Errorf("%w: nothing says where rank 0 is: set GCCL_ROOT=host:port or GCCL_RENDEZVOUS", ErrConfig)

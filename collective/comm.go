@@ -31,6 +31,7 @@ type Comm struct {
 	catalog    []schedule.Info
 	tuning     tuning
 	epoch      uint64
+	standby    standby
 
 	queue queue
 
@@ -136,6 +137,7 @@ func (c *Comm) Close() error {
 		c.closed.Store(true)
 		if !c.queue.enter() {
 			c.Abort("closed while a call was in flight")
+			c.standby.interrupt()
 			h := c.queue.put(func() error {
 				c.queue.close()
 				c.closeErr = c.release()
@@ -155,6 +157,7 @@ func (c *Comm) release() error {
 	var errs []error
 	c.closeRecord()
 	c.pulse.stop()
+	c.standby.close()
 	c.life.Lock() // an Abort from another goroutine touches the mesh's memory
 	defer c.life.Unlock()
 	if c.mesh != nil {
@@ -185,14 +188,17 @@ func (c *Comm) flush(d time.Duration) {
 
 // Abort breaks the communicator at once, from any goroutine, also while a call is in flight: that
 // call, and the peers' calls, return an error that names this rank and why.
-func (c *Comm) Abort(why string) {
-	n := &link.Notice{Cause: link.CauseGaveUp, From: c.rank, Culprit: c.rank, Text: c.describe(c.rank) + " aborted: " + why}
+func (c *Comm) Abort(why string) { c.giveUp(link.CauseGaveUp, "abort", "aborted", why) }
+
+// giveUp breaks the communicator for a reason of this rank's own.
+func (c *Comm) giveUp(cause link.Cause, call, verb, why string) {
+	n := &link.Notice{Cause: cause, From: c.rank, Culprit: c.rank, Text: fmt.Sprintf("%s %s: %s", c.describe(c.rank), verb, why)}
 	c.life.RLock()
 	if !c.released {
 		c.mesh.Fail(n)
 	}
 	c.life.RUnlock()
-	c.broken.CompareAndSwap(nil, &StepError{Kind: ErrGaveUp, Call: "abort", Rank: c.rank, Peer: c.rank, Step: -1, Err: errors.New(n.Text)})
+	c.broken.CompareAndSwap(nil, &StepError{Kind: kindOf(cause), Call: call, Rank: c.rank, Peer: c.rank, Step: -1, Err: errors.New(n.Text)})
 	if c.cfg.DumpDir != "" && c.queue.enter() { // else the call in flight fails, and leaves its record
 		c.writeDump(c.snapshot("failure"))
 		c.queue.leave()

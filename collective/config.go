@@ -76,6 +76,10 @@ type Config struct {
 	noMap bool
 	// network is where the loopback provider's devices meet; set by NewLocal.
 	network *loopback.Network
+	// local is where their ports meet; set by NewLocal.
+	local *bootstrap.LocalNet
+	// heir is what a communicator that is recovered from another takes over.
+	heir *heir
 	// yield is what a rank does to let others run; set by NewLocal.
 	yield func()
 }

@@ -17,6 +17,10 @@ var (
 	ErrPeerLost = errors.New("peer lost")
 	// ErrGaveUp: another rank gave the call up (its deadline passed, its caller cancelled or aborted).
 	ErrGaveUp = errors.New("a rank gave up")
+	// ErrRevoked: a rank ended all calls of the communicator, so that all can recover ([Comm.Shrink]).
+	ErrRevoked = errors.New("communicator revoked")
+	// ErrExcluded: the other ranks took this one for lost, and have gone on, or may have, without it.
+	ErrExcluded = errors.New("excluded by the other ranks")
 	// ErrClosed: the communicator was closed on this rank.
 	ErrClosed = errors.New("communicator closed")
 	// ErrUnavailable: no provider reaches a rank, or the wanted one cannot work here.
@@ -29,7 +33,7 @@ var (
 
 // StepError is a call that broke its communicator.
 type StepError struct {
-	Kind error  // ErrMismatch, ErrPeerLost, ErrGaveUp, ErrDevice, ErrInternal, context.DeadlineExceeded or context.Canceled
+	Kind error  // ErrMismatch, ErrPeerLost, ErrGaveUp, ErrRevoked, ErrDevice, ErrInternal, context.DeadlineExceeded or context.Canceled
 	Call string // "allreduce(float32[1024], sum)"
 	Seq  uint64 // number of the call on its communicator, from 1
 	Rank int    // this rank

@@ -79,6 +79,8 @@ func kindOf(c link.Cause) error {
 		return ErrMismatch
 	case link.CauseGaveUp:
 		return ErrGaveUp
+	case link.CauseRevoked:
+		return ErrRevoked
 	}
 	return ErrInternal
 }

@@ -22,13 +22,15 @@ type hello struct {
 	Providers []string `json:"providers"` // of the devices this rank has, in order of preference
 	// Agreed are the settings that must be the same everywhere, by name.
 	Agreed map[string]string `json:"agreed"`
+	// Addrs are where this rank can be reached after a failure; none: nowhere.
+	Addrs []string `json:"addrs,omitempty"`
 	// Failed says why this rank cannot go on, so that the others need not wait to find out.
 	Failed string `json:"failed,omitempty"`
 	// Epoch is the fingerprint base that rank 0 drew for this communicator.
 	Epoch uint64 `json:"epoch,omitempty"`
 }
 
-const helloVersion = 1
+const helloVersion = 2
 
 // kernelID identifies the running kernel, which is what processes that share memory share.
 func kernelID() string {

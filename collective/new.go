@@ -47,6 +47,7 @@ func New(ctx context.Context, cfg Config) (_ *Comm, err error) {
 	}()
 	// What goes wrong before the ranks have met is told to them, who would else wait for this one.
 	failed := c.loadTuning()
+	c.inherit()
 	if c.group = cfg.Group; c.group == nil {
 		if cfg.Bootstrap.Size == 0 {
 			cfg.Bootstrap.Size = 1
@@ -59,12 +60,14 @@ func New(ctx context.Context, cfg Config) (_ *Comm, err error) {
 	c.rank, c.size = c.group.Rank(), c.group.Size()
 	c.p2pSeq = make([]transferSeq, c.size)
 	offered, err := c.offer()
+	c.openPort(ctx)
 	if err := c.meet(ctx, offered, errors.Join(failed, err)); err != nil {
 		return nil, err
 	}
 	if err := c.connect(ctx); err != nil {
 		return nil, err
 	}
+	c.openSession()
 	return c, nil
 }
 
@@ -75,7 +78,7 @@ func NewLocal(ctx context.Context, n int, cfg Config) ([]*Comm, error) {
 		return nil, invalid("a job of %d ranks", n)
 	}
 	comms := make([]*Comm, n)
-	cfg.network, cfg.yield = loopback.NewNetwork(), runtime.Gosched
+	cfg.network, cfg.local, cfg.yield = loopback.NewNetwork(), bootstrap.NewLocalNet(), runtime.Gosched
 	g, ctx := errgroup.WithContext(ctx)
 	for r, group := range bootstrap.Local(n) {
 		rc := cfg
@@ -133,7 +136,7 @@ func (c *Comm) offer() (names []string, err error) {
 
 // meet exchanges hellos. A rank that has failed takes part and returns its own error.
 func (c *Comm) meet(ctx context.Context, offered []string, failed error) error {
-	h := hello{Version: helloVersion, Pid: os.Getpid(), HostID: c.cfg.HostID, Kernel: kernelID(), CPUs: cpu.Allowed(), Providers: offered, Agreed: agreed(&c.cfg, &c.tuning)}
+	h := hello{Version: helloVersion, Pid: os.Getpid(), HostID: c.cfg.HostID, Kernel: kernelID(), CPUs: cpu.Allowed(), Providers: offered, Addrs: c.standby.addrs(), Agreed: agreed(&c.cfg, &c.tuning)}
 	h.Host, _ = os.Hostname()
 	if h.HostID == "" {
 		h.HostID = h.Kernel

@@ -29,6 +29,7 @@ var works = map[string]func(ctx context.Context, c *collective.Comm) error{
 	"cases":        workCases,
 	"reduce":       workReduce,
 	"ring":         workRing,
+	"shrink":       workShrink,
 }
 
 // alone are works of processes that make their communicators themselves, or none.

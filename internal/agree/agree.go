@@ -332,7 +332,7 @@ func (m *Machine) consider(spread bool) {
 	}
 	if s.started && !s.collected || spread && (s.started || m.round > 1) {
 		s.collected = s.started
-		m.others(Message{Kind: Collect, Flags: s.least})
+		m.others(Message{Kind: Collect, Op: s.op, Flags: s.least})
 	}
 	if spread { // who suspected them first may have died before it could tell them
 		for _, r := range m.suspects.Ranks() {

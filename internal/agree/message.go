@@ -29,7 +29,7 @@ type Message struct {
 	// Suspects and Certain are what the sender knew.
 	Suspects, Certain Set
 
-	Op     uint8    // of a contribution
+	Op     uint8    // of a contribution; in Collect: the sender's, 0 if it has not contributed
 	Flags  uint64   // of a contribution; in Collect: the AND of those heard of
 	Ballot int      // of a contribution with a value: whose proposal it was; else −1
 	Value  *Outcome // accepted, proposed or decided

@@ -15,6 +15,7 @@ const (
 	CauseGaveUp                    // Culprit's own deadline passed or its caller gave up
 	CauseInternal                  // Culprit saw an error that it cannot go on after
 	CauseClosed                    // Culprit closed its communicator in good order
+	CauseRevoked                   // Culprit ended all calls, so that all ranks can recover
 )
 
 // Notice is why a communicator broke: what a rank tells all others before it leaves.
@@ -52,7 +53,7 @@ func decodeNotice(b []byte, from, size int) (*Notice, error) {
 		Culprit: int(binary.LittleEndian.Uint32(b[14:])),
 	}
 	length := int(binary.LittleEndian.Uint16(b[18:]))
-	if n.Cause < CauseLost || n.Cause > CauseClosed || n.From != from || n.Culprit >= size || length > maxNoticeText {
+	if n.Cause < CauseLost || n.Cause > CauseRevoked || n.From != from || n.Culprit >= size || length > maxNoticeText {
 		return nil, fmt.Errorf("link: malformed notice from rank %d", from)
 	}
 	n.Text = string(b[noticeHeader : noticeHeader+length])

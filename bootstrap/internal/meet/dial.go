@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/gccl/gccl/bootstrap/internal/wire"
@@ -20,8 +21,14 @@ const (
 	secretTries    = 5 // tries that must end with a wrong secret, and nothing else, to be believed
 )
 
+// refusals is how often an address must refuse in a row to be believed, with Caller.Refusable.
+const refusals = 2
+
 // Errors of a call.
 var (
+	// ErrRefused: every address refused the connection, so nobody listens there any more.
+	ErrRefused = errors.New("nobody listens there")
+
 	ErrTimeout = errors.New("bootstrap timed out")
 	ErrConfig  = errors.New("bad configuration")
 )
@@ -36,6 +43,10 @@ type Caller struct {
 	// Remote means that the server is known to be on another host than some callers, so that a name
 	// that resolves to a loopback address misleads.
 	Remote bool
+
+	// Refusable ends the call with ErrRefused once every address has refused the connection: the
+	// server has been there and will not come again. The targets must be addresses, no names.
+	Refusable bool
 
 	// Dial and Resolve replace package net's in tests.
 	Dial    func(ctx context.Context, addr string) (net.Conn, error)
@@ -63,7 +74,7 @@ func (c *Caller) Call(ctx context.Context) (*wire.Conn, error) {
 	trying, cancel := context.WithCancel(ctx)
 	a := attempts{
 		Caller: c, seen: make(map[string]*verdict),
-		greeted: make(chan *wire.Pending), hopeless: make(chan struct{}, 1),
+		greeted: make(chan *wire.Pending), hopeless: make(chan struct{}, 1), refused: make(chan struct{}, 1),
 	}
 	defer a.workers.Wait()
 	defer cancel()
@@ -82,6 +93,8 @@ func (c *Caller) Call(ctx context.Context) (*wire.Conn, error) {
 		case <-a.hopeless:
 			return nil, fmt.Errorf("%w: %s does not know this rank's secret; give all ranks the same GCCL_SECRET%s",
 				ErrConfig, c.What, a.describe())
+		case <-a.refused:
+			return nil, fmt.Errorf("%w: %s%s", ErrRefused, c.What, a.describe())
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%w: no answer from %s: %w%s", ErrTimeout, c.What, context.Cause(ctx), a.describe())
 		}
@@ -94,6 +107,7 @@ type attempts struct {
 	workers  sync.WaitGroup
 	greeted  chan *wire.Pending
 	hopeless chan struct{}
+	refused  chan struct{}
 
 	mu   sync.Mutex
 	seen map[string]*verdict // by address, and by name for what does not resolve
@@ -107,6 +121,7 @@ type verdict struct {
 	err     error // of the last
 	tries   int
 	secrets int // how many in a row found another secret
+	refused int // how many in a row were refused
 }
 
 // follow keeps a target's addresses tried; a name is resolved again from time to time.
@@ -185,6 +200,7 @@ func (a *attempts) note(ctx context.Context, addr string, err error) {
 	}
 	v.err = err
 	v.tries++
+	a.countRefusal(v)
 	if !errors.Is(err, wire.ErrSecret) {
 		v.secrets = 0
 		return
@@ -199,6 +215,28 @@ func (a *attempts) note(ctx context.Context, addr string, err error) {
 	}
 	select {
 	case a.hopeless <- struct{}{}:
+	default:
+	}
+}
+
+// countRefusal notes whether an address refused the connection, and ends the call if all do. The
+// caller holds the lock.
+func (a *attempts) countRefusal(v *verdict) {
+	if !errors.Is(v.err, syscall.ECONNREFUSED) {
+		v.refused = 0
+		return
+	}
+	v.refused++
+	if !a.Refusable || len(a.seen) < len(a.Targets) {
+		return
+	}
+	for _, other := range a.seen {
+		if other.refused < refusals {
+			return
+		}
+	}
+	select {
+	case a.refused <- struct{}{}:
 	default:
 	}
 }

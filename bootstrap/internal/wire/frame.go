@@ -24,11 +24,12 @@ const (
 	Down                      // parent → child: the contributions of all
 	Request                   // client → store
 	Reply                     // store → client
+	Message                   // any way: what the users of a contact tell each other
 )
 
 // String names the type.
 func (t Type) String() string {
-	names := [...]string{"", "introduce", "assign", "fault", "bye", "up", "down", "request", "reply"}
+	names := [...]string{"", "introduce", "assign", "fault", "bye", "up", "down", "request", "reply", "message"}
 	if int(t) < len(names) && t > 0 {
 		return names[t]
 	}

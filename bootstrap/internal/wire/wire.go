@@ -39,6 +39,8 @@ const (
 	Register Purpose = iota + 1 // a rank registers with the root
 	Link                        // a rank links to its parent in the tree
 	Store                       // a client uses a key-value store
+	Recover                     // ranks of a group that has failed talk about who is left
+	Join                        // a newcomer wants to become a rank of a group
 )
 
 // Code is why a connection is refused before it is authenticated.

@@ -1,0 +1,179 @@
+package bootstrap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/gccl/gccl/bootstrap/internal/meet"
+	"github.com/gccl/gccl/bootstrap/internal/wire"
+)
+
+// ErrRefused: none of a rank's addresses has a listener any more, so its process has left or is gone.
+var ErrRefused = meet.ErrRefused
+
+// Port is where a process can be reached for as long as it is in some group: by ranks that talk about a
+// failure, by newcomers, and by the members of groups that are formed later and of which it is the root
+// ([Config.Port]). Its methods may be called from any goroutine.
+type Port struct {
+	gate  *meet.Gate
+	addrs []string
+	dial  func(ctx context.Context, addr string) (net.Conn, error) // nil: TCP
+	self  wire.Identity
+}
+
+// OpenPort binds a socket on any port, or one of cfg.ListenPorts. It listens on loopback only if all ranks
+// are known to be on this host and no store is configured, through which others could come.
+func OpenPort(ctx context.Context, cfg Config) (*Port, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = zap.NewNop()
+	}
+	hosts := []string{""}
+	if cfg.oneHost() && !cfg.hasBoard() {
+		hosts = []string{"127.0.0.1", "::1"}
+	}
+	listeners, err := listenAny(ctx, &cfg, hosts)
+	if err != nil {
+		return nil, fmt.Errorf("bootstrap: %w", err)
+	}
+	addrs, err := published(&cfg, listeners, netip.Addr{}, true)
+	if err != nil {
+		closeAll(listeners)
+		return nil, fmt.Errorf("bootstrap: %w", err)
+	}
+	return newPort(cfg.Logger, listeners, addrs), nil
+}
+
+func newPort(log *zap.Logger, listeners []net.Listener, addrs []string) *Port {
+	p := &Port{gate: meet.NewGate(log, listeners), addrs: addrs, self: wire.Identity{PID: uint32(os.Getpid())}}
+	p.self.Host, _ = os.Hostname()
+	return p
+}
+
+// Addrs returns the addresses, "ip:port", at which others reach the port.
+func (p *Port) Addrs() []string { return p.addrs }
+
+// Close stops accepting. Contacts stay.
+func (p *Port) Close() { p.gate.Close() }
+
+// Purpose is what a contact is for.
+type Purpose uint16
+
+// The purposes of contacts.
+const (
+	ForRecovery = Purpose(wire.Recover)
+	ForJoining  = Purpose(wire.Join)
+)
+
+// Circle names a group of ranks that may contact each other, and this one's place in it.
+type Circle struct {
+	Secret, RunID string // alike on all ranks, and no other circle's
+	Rank, Size    int
+}
+
+// Entrance is where contacts of a circle arrive.
+type Entrance struct{ door *meet.Door }
+
+// Enter lets ranks of a circle, or with ForJoining anybody who knows it, contact this one.
+func (p *Port) Enter(c Circle, purpose Purpose) *Entrance {
+	return &Entrance{p.gate.Open(meet.NewBadge(c.Secret, c.RunID, 0), wire.Purpose(purpose), uint32(c.Rank))}
+}
+
+// Accept waits for a contact, which is the caller's then.
+func (e *Entrance) Accept(ctx context.Context) (*Contact, error) {
+	select {
+	case a := <-e.door.Arrivals:
+		return newContact(a.Conn, int(a.Hello.Rank), a.ID), nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Close lets nobody in any more.
+func (e *Entrance) Close() { e.door.Close() }
+
+// Call contacts rank to of a circle at its addresses. It tries until ctx is done, or every address
+// refuses the connection (ErrRefused).
+func (p *Port) Call(ctx context.Context, c Circle, purpose Purpose, to int, addrs []string) (*Contact, error) {
+	badge := meet.NewBadge(c.Secret, c.RunID, 0)
+	caller := &meet.Caller{
+		Badge: badge, What: fmt.Sprintf("rank %d", to), Dial: p.dial, Refusable: true,
+		Hello: wire.Hello{
+			Purpose: wire.Purpose(purpose), Run: badge.Run,
+			Rank: uint32(c.Rank), Size: uint32(c.Size), Target: uint32(to),
+		},
+	}
+	for _, addr := range addrs {
+		ap, err := netip.ParseAddrPort(addr)
+		if err != nil {
+			return nil, fmt.Errorf("bootstrap: %w: rank %d told the address %q", ErrMismatch, to, addr)
+		}
+		caller.Targets = append(caller.Targets, meet.Target{Host: ap.Addr().String(), First: int(ap.Port()), Last: int(ap.Port())})
+	}
+	if len(caller.Targets) == 0 {
+		return nil, fmt.Errorf("bootstrap: %w: rank %d told no address", ErrMismatch, to)
+	}
+	conn, err := caller.Call(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("bootstrap: %w", err)
+	}
+	contact := newContact(conn, to, wire.Identity{})
+	if err := contact.send(wire.Frame{Type: wire.Introduce, Payload: p.self.Append(nil)}, farewell); err != nil {
+		contact.Close()
+		return nil, fmt.Errorf("bootstrap: %w", err)
+	}
+	return contact, nil
+}
+
+// Contact is an authenticated connection between two processes. One goroutine at a time may send, and
+// one receive.
+type Contact struct {
+	// Rank is the other's rank in the circle, as it said.
+	Rank int
+	// PID and Host are the other's process, if it made the contact.
+	PID  int
+	Host string
+
+	conn *wire.Conn
+}
+
+func newContact(conn *wire.Conn, rank int, id wire.Identity) *Contact {
+	return &Contact{Rank: rank, PID: int(id.PID), Host: id.Host, conn: conn}
+}
+
+// MaxMessage bounds a message of a contact in bytes.
+const MaxMessage = 64 << 10
+
+// Send sends one message, within a time.
+func (c *Contact) Send(message []byte, within time.Duration) error {
+	if len(message) > MaxMessage {
+		return fmt.Errorf("bootstrap: %w: message of %d bytes", ErrTooLarge, len(message))
+	}
+	return c.send(wire.Frame{Type: wire.Message, Payload: message}, within)
+}
+
+func (c *Contact) send(f wire.Frame, within time.Duration) error {
+	c.conn.Net().SetWriteDeadline(time.Now().Add(within))
+	return c.conn.Send(f)
+}
+
+// Receive waits for a message. The error is io.EOF, or a reset, if the other has closed its end or died.
+func (c *Contact) Receive() ([]byte, error) {
+	f, err := c.conn.Receive()
+	if err != nil {
+		return nil, err
+	}
+	if f.Type != wire.Message {
+		return nil, errors.New("bootstrap: a contact carries messages only")
+	}
+	return f.Payload, nil
+}
+
+// Close closes the contact; it may be called more than once and ends Send and Receive.
+func (c *Contact) Close() { c.conn.Net().Close() }

@@ -1,0 +1,148 @@
+package collective
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/gccl/gccl/bootstrap"
+	"github.com/gccl/gccl/internal/recovery"
+	"go.uber.org/zap"
+)
+
+// standby is what a communicator keeps ready for the case that ranks fail: an open port, and a session
+// in which it answers those that have noticed. Nothing is dialled before.
+type standby struct {
+	port    *sharedPort // nil: this rank cannot be reached
+	session *recovery.Session
+	given   atomic.Bool       // an heir has taken the session over
+	elder   *recovery.Session // of the communicator that this one was recovered from
+
+	generation uint64
+	former     []int // by rank: its rank there, −1: it is new; nil: there was none
+}
+
+// sharedPort is a process's port, which its communicator shares with those recovered from it.
+type sharedPort struct {
+	*bootstrap.Port
+	users atomic.Int32
+}
+
+func (p *sharedPort) release() {
+	if p.users.Add(-1) == 0 {
+		p.Close()
+	}
+}
+
+// heir is what a communicator takes over from the one it is recovered from.
+type heir struct {
+	port       *sharedPort
+	generation uint64
+	former     []int
+}
+
+// The operations that ranks agree in.
+const (
+	opAgree = iota + 1
+	opShrink
+	opGrow
+)
+
+// inherit takes over what the configuration carries, and the group with it.
+func (c *Comm) inherit() {
+	h := c.cfg.heir
+	if h == nil {
+		return
+	}
+	c.cfg.heir = nil // it is not for communicators split off this one
+	c.ownGroup = c.cfg.Group != nil
+	c.cfg.Group = nil
+	c.standby.generation, c.standby.former = h.generation, h.former
+	if h.port != nil {
+		h.port.users.Add(1)
+		c.standby.port = h.port
+	}
+}
+
+// openPort makes this rank one that others can reach. Without, it works, but cannot recover.
+func (c *Comm) openPort(ctx context.Context) {
+	if c.standby.port != nil || c.size == 1 {
+		return
+	}
+	if err := c.needPort(ctx); err != nil {
+		c.log.Warn("this rank has no port of its own: after a failure it can only be restarted", zap.Error(err))
+	}
+}
+
+func (c *Comm) needPort(ctx context.Context) error {
+	if c.standby.port != nil {
+		return nil
+	}
+	var p *bootstrap.Port
+	var err error
+	switch {
+	case c.cfg.local != nil:
+		p = c.cfg.local.OpenPort()
+	case c.cfg.network != nil:
+		return fmt.Errorf("%w: goroutines without a network of their own", ErrUnavailable)
+	default:
+		if p, err = bootstrap.OpenPort(ctx, c.cfg.Bootstrap); err != nil {
+			return err
+		}
+	}
+	c.standby.port = &sharedPort{Port: p}
+	c.standby.port.users.Store(1)
+	return nil
+}
+
+func (s *standby) addrs() []string {
+	if s.port == nil {
+		return nil
+	}
+	return s.port.Addrs()
+}
+
+// openSession begins to answer ranks that recover. It runs when the communicator is ready.
+func (c *Comm) openSession() {
+	if c.standby.port == nil || c.size == 1 {
+		return
+	}
+	cfg := recovery.Config{
+		Circle: bootstrap.Circle{Secret: c.cfg.Bootstrap.Secret, Rank: c.rank, Size: c.size,
+			RunID: fmt.Sprintf("%s/recovery/%016x", c.cfg.Bootstrap.RunID, c.epoch)},
+		Port: c.standby.port.Port, Describe: c.describe, Called: c.called,
+	}
+	if c.cfg.network == nil {
+		cfg.Silence = c.cfg.Heartbeat
+	}
+	for r := range c.peers {
+		cfg.Addrs = append(cfg.Addrs, c.peers[r].Addrs)
+	}
+	c.standby.session = recovery.Open(cfg)
+}
+
+// called is told that another rank takes part in an agreement.
+func (c *Comm) called(rank int, op uint8) {
+	if op == opShrink && c.broken.Load() == nil {
+		c.Revoke(fmt.Errorf("%s recovers", c.describe(rank)))
+	}
+}
+
+// close leaves all agreements. Ranks that are in one go on without this one.
+func (s *standby) close() {
+	s.interrupt()
+	if s.elder != nil {
+		s.elder.Close()
+	}
+	if s.port != nil {
+		s.port.release()
+		s.port = nil
+	}
+}
+
+// interrupt ends the agreement that this rank may be in.
+func (s *standby) interrupt() {
+	if s.session != nil && !s.given.Load() {
+		s.session.Close()
+	}
+}
