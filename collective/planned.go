@@ -44,6 +44,7 @@ type callKey struct {
 	dtype, dtype2 tensor.DType
 	registered    bool
 	op            tensor.Op
+	overlap       tensor.Overlap // Disjoint or Same; another is checked every time
 	src, dst      int
 	root, peer    int
 }
@@ -51,9 +52,9 @@ type callKey struct {
 // ready checks a call and returns its plan. A call like the one before it only has its addresses
 // checked: what makes small messages fast.
 func (c *Comm) ready(call *Call) (*planned, error) {
-	key := callKey{call.Kind, call.Src.DType(), call.Dst.DType(), c.registered(call), call.Op, call.Src.Len(), call.Dst.Len(), call.Root, call.Peer}
-	if c.lastPlan != nil && key == c.lastCall && key.kind != 0 && call.Counts == nil && call.RecvCounts == nil &&
-		tensor.Compare(call.Dst, call.Src) == tensor.Disjoint && !c.lastPlan.key.inPlace {
+	key := callKey{call.Kind, call.Src.DType(), call.Dst.DType(), c.registered(call), call.Op, tensor.Compare(call.Dst, call.Src),
+		call.Src.Len(), call.Dst.Len(), call.Root, call.Peer}
+	if key == c.lastCall && key.kind != 0 && call.Counts == nil && call.RecvCounts == nil {
 		return c.lastPlan, nil
 	}
 	if err := c.check(call, &c.sh); err != nil {
@@ -63,7 +64,7 @@ func (c *Comm) ready(call *Call) (*planned, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.lastCall = key; p.key.uneven {
+	if c.lastCall = key; p.key.uneven || key.overlap == tensor.Partial {
 		c.lastCall = callKey{}
 	}
 	return p, nil

@@ -44,6 +44,7 @@ type Engine struct {
 	wire      bool
 	canWait   bool // the mesh has one queue to sleep on
 	lendMin   int
+	sprints   bool // small plans may begin with a sprint
 	scratch   []byte
 	lanes     []lane
 	transfers []link.Receiver
@@ -105,8 +106,10 @@ func New(m *link.Mesh, o Options) *Engine {
 	if err != nil {
 		panic(err) // the maximum of bytes exists
 	}
-	return &Engine{mesh: m, wait: o.Wait, wire: m.NeedsProgress(), canWait: m.CanWait(), lendMin: max(1, o.LendMin), transfers: o.Transfers, stashMax: o.StashMax,
+	e := &Engine{mesh: m, wait: o.Wait, wire: m.NeedsProgress(), canWait: m.CanWait(), lendMin: max(1, o.LendMin), transfers: o.Transfers, stashMax: o.StashMax,
 		copier: copier, stores: make([]stores, m.Size())}
+	e.sprints = !e.wire && e.lendMin > link.InlineBytes && o.Wait.Spins > 0
+	return e
 }
 
 // Gone is the error of a run that waits for a rank that will send nothing more, or whose mesh
@@ -122,6 +125,11 @@ func (g *Gone) Error() string { return g.Notice.Text }
 // counted from when the run first has to wait.
 func (e *Engine) Run(ctx context.Context, timeout time.Duration, jobs []*Job) error {
 	e.start(jobs)
+	if len(jobs) == 1 && jobs[0].Plan.small && e.left == 1 && e.sprints {
+		if err := e.sprint(&e.lanes[0]); err != nil || e.left == 0 {
+			return err
+		}
+	}
 	polls := 0
 	for idle := 0; ; {
 		if polls++; polls%busyCheck == 0 { // while data moves, too

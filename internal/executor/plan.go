@@ -49,6 +49,7 @@ type action struct {
 	receives []link.Receiver
 	recvFrom []*link.Peer
 	length   extent
+	bytes    int // of a transfer in window 0
 	after    schedule.After
 	final    bool
 	nested   bool // some operand stands left of several: not a fold from the left
@@ -81,6 +82,7 @@ type Plan struct {
 	maxOps   int // operands and destinations of the largest group
 	maxOut   int
 	early    bool
+	small    bool // see fitsInline
 }
 
 // Windows returns how often the schedule is replayed.
@@ -119,6 +121,7 @@ func (p *Program) Plan(m *link.Mesh, lay Layout, laneBase int) (*Plan, error) {
 		}
 		pl.lanes = append(pl.lanes, acts)
 	}
+	pl.small = pl.fitsInline()
 	return pl, nil
 }
 
@@ -279,6 +282,7 @@ func (r *resolver) action(m *link.Mesh, g *group, lane, part, split int) action 
 		p := m.Peer(peer)
 		a.sends, a.sendTo = append(a.sends, p.Sender(lane)), append(a.sendTo, p)
 	}
+	_, a.bytes = a.length.at(0, r.lay.Elem)
 	a.placeable = r.s.Early && g.final && g.Dst.Buf == schedule.Out && len(g.sends) > 0
 	a.lendable = r.s.Lazy && !a.hasDst && a.operands[0].ext.buf != schedule.Scratch
 	a.direct = a.lendable || r.s.Lazy && a.hasDst && a.store && g.Dst.Buf == schedule.Out

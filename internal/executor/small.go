@@ -1,0 +1,117 @@
+package executor
+
+import (
+	"github.com/gccl/gccl/internal/cpu"
+	"github.com/gccl/gccl/internal/link"
+)
+
+// sprintPolls is how many polls in vain a sprint waits for one action before the engine goes on at its
+// usual pace.
+const sprintPolls = 256
+
+// fitsInline reports whether every transfer of the plan fits into a message's header. Nothing is ever cut,
+// lent or placed then, and there is one lane and one window: the position is the action's number.
+func (p *Plan) fitsInline() bool {
+	if p.windows != 1 || len(p.lanes) != 1 {
+		return false
+	}
+	for i := range p.lanes[0] {
+		if p.lanes[0][i].bytes > link.InlineBytes {
+			return false
+		}
+	}
+	return true
+}
+
+// sprint carries out the actions of a small plan as long as none has to wait for long. It does what
+// advance and fire would do, without what they keep for transfers that take several pieces, lanes or
+// windows: half of what a message of 8 bytes costs. Where it stops, they go on.
+func (e *Engine) sprint(l *lane) error {
+	for polls := 0; ; {
+		a := &l.acts[l.at]
+		did, err := e.dash(l, a)
+		if err != nil {
+			return err
+		}
+		switch {
+		case did == done:
+			if l.at++; l.at < len(l.acts) {
+				polls = 0
+				continue
+			}
+			l.at, l.window, l.over = 0, 1, true
+			l.job.left--
+			e.left--
+			return nil
+		case did == unfit:
+			return nil
+		}
+		if polls++; polls >= sprintPolls {
+			return nil
+		}
+		if polls > hotSpins {
+			cpu.Pause(1)
+		}
+	}
+}
+
+// What dash did.
+type dashed uint8
+
+const (
+	waits dashed = iota // a link is not ready
+	done
+	unfit // it is for fire to deal with
+)
+
+// dash carries out a whole action, or nothing of it.
+func (e *Engine) dash(l *lane, a *action) (dashed, error) {
+	n := a.bytes
+	args := &l.job.Args
+	if l.job.Plan.Layout.Pairwise {
+		l.call = pairCall(&args.Call, n, l.job.Plan.Layout.Elem)
+	}
+	for i := range a.receives {
+		m, err := a.receives[i].Peek(&l.call)
+		if m == nil {
+			return waits, err
+		}
+		if m.Len != n || len(m.Data) != n {
+			return unfit, nil
+		}
+		e.msgs[i] = m
+	}
+	dsts := e.dsts[:0]
+	if a.hasDst && (a.store || len(a.sends) == 0) {
+		dsts = append(dsts, l.buffer(a.dst.buf)[a.dst.offset:][:n])
+	}
+	for i := range a.sends {
+		b, ok := a.sends[i].Reserve(n)
+		if !ok {
+			return waits, nil
+		}
+		dsts = append(dsts, b)
+	}
+	srcs := e.srcs[:len(a.operands)]
+	for i := range a.operands {
+		if o := &a.operands[i]; o.recv >= 0 {
+			srcs[i] = e.msgs[o.recv].Data
+		} else {
+			srcs[i] = l.buffer(o.ext.buf)[o.ext.offset:][:n]
+		}
+	}
+	if red := args.Reducer; len(srcs) == 1 && (red == nil || !red.HasPre() && !(a.final && red.HasPost())) {
+		for _, d := range dsts {
+			copy(d, srcs[0])
+		}
+	} else if n > 0 {
+		e.combineBy(l, a, dsts, srcs, n, false)
+	}
+	for i := range a.sends {
+		a.sends[i].Commit(n, &l.call)
+	}
+	for i := range a.receives {
+		a.receives[i].Advance(n)
+	}
+	return done, nil
+}
