@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,6 +49,7 @@ type Comm struct {
 	flight   flight
 	accel    accel
 	pulse    stopper
+	tending  atomic.Bool // the pulse has the turn, or is about to take it, for a moment
 
 	broken    atomic.Pointer[StepError]
 	closed    atomic.Bool
@@ -135,6 +137,7 @@ func (c *Comm) usable() error {
 func (c *Comm) Close() error {
 	c.closeOnce.Do(func() {
 		c.closed.Store(true)
+		c.pulse.stop() // whose turn is no call
 		if !c.queue.enter() {
 			c.Abort("closed while a call was in flight")
 			c.standby.interrupt()
@@ -199,6 +202,9 @@ func (c *Comm) giveUp(cause link.Cause, call, verb, why string) {
 	}
 	c.life.RUnlock()
 	c.broken.CompareAndSwap(nil, &StepError{Kind: kindOf(cause), Call: call, Rank: c.rank, Peer: c.rank, Step: -1, Err: errors.New(n.Text)})
+	for c.cfg.DumpDir != "" && c.tending.Load() {
+		runtime.Gosched()
+	}
 	if c.cfg.DumpDir != "" && c.queue.enter() { // else the call in flight fails, and leaves its record
 		c.writeDump(c.snapshot("failure"))
 		c.queue.leave()

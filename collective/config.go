@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/gccl/gccl/bootstrap"
+	"github.com/gccl/gccl/rdma"
 	"github.com/gccl/gccl/rdma/loopback"
 	"go.uber.org/zap"
 )
@@ -52,11 +53,11 @@ type Config struct {
 	HCA string
 	// IBTimeout is how long RDMA waits for a peer, verbs.Options.Timeout: 1 to 31; 0: its default. (GCCL_IB_TIMEOUT)
 	IBTimeout int
-	// Heartbeat is how long a rank of this host whose memory is mapped (shm) may show no sign of life
-	// while this rank waits for it, before it is given up with ErrPeerLost: its process is stopped, by
-	// a debugger too, or starved. 0: 10 seconds; negative: for ever. Every rank shows signs of life ten
-	// times a second. Over tcp and verbs a stopped process is not told from a slow one: there Timeout
-	// bounds the wait; one that ended or was cut off is noticed by the provider. (GCCL_HEARTBEAT)
+	// Heartbeat is how long a rank may show no sign of life while this rank waits for it, before it is
+	// given up with ErrPeerLost: its process is stopped, by a debugger too, or starved, or its host is
+	// cut off. 0: 10 seconds; negative: for ever. Every rank shows signs of life ten times a second,
+	// whatever the provider and whether it is in a call or not; over tcp and verbs, where each costs a
+	// write, more rarely if there are more than 32 peers, and half a second is the least. (GCCL_HEARTBEAT)
 	Heartbeat time.Duration
 	// DumpDir is where a rank leaves its flight record (Comm.Dump) when a call fails: a file
 	// gccl-EPOCH-rankN.json, for `gccl why`. Empty: nowhere. (GCCL_DUMP_DIR)
@@ -74,6 +75,13 @@ type Config struct {
 
 	// noMap posts writes even where peers' memory could be mapped; for tests.
 	noMap bool
+	// pulse has ranks over loopback show signs of life, too; for tests.
+	pulse bool
+	// still has a rank that waits sleep at once: a clock that stands while anybody polls (testing/synctest)
+	// would never come to the moment when it does.
+	still bool
+	// wrap, if not nil, replaces the devices that are opened; for tests.
+	wrap func(rank int, d rdma.Device) rdma.Device
 	// network is where the loopback provider's devices meet; set by NewLocal.
 	network *loopback.Network
 	// local is where their ports meet; set by NewLocal.

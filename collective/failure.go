@@ -7,6 +7,7 @@ import (
 
 	"github.com/gccl/gccl/internal/executor"
 	"github.com/gccl/gccl/internal/link"
+	"github.com/gccl/gccl/internal/recorder"
 )
 
 // fail breaks the communicator because a call failed, tells the peers, and returns the error that
@@ -33,7 +34,7 @@ func (c *Comm) fail(call *Call, err error) error {
 		}
 	case errors.As(err, &mismatch):
 		n.Cause, n.Culprit = link.CauseMismatch, mismatch.Peer
-		n.Text = fmt.Sprintf("%s calls %s, %s calls %s", c.describe(c.rank), explain(mismatch.Mine, c.algorithmName),
+		n.Text = fmt.Sprintf("%s calls %s, %s calls %s", c.describe(c.rank), explain(c.counterpart(mismatch), c.algorithmName),
 			c.describe(mismatch.Peer), explain(mismatch.Theirs, c.algorithmName))
 		e.Kind, e.Peer, e.Err = ErrMismatch, mismatch.Peer, errors.New(n.Text)
 	case errors.As(err, &length):
@@ -69,6 +70,21 @@ func (c *Comm) fail(call *Call, err error) error {
 	}
 	c.log.Warn("communicator broken", errorFields(e)...)
 	return e
+}
+
+// counterpart is this rank's call that the peer's contradicts: that of the same number, if the record
+// still has it, else the one in progress.
+func (c *Comm) counterpart(m *link.Mismatch) link.Call {
+	mine := m.Mine
+	if Kind(m.Theirs.A>>56) >= Send || uint32(m.Theirs.A) == uint32(mine.A) {
+		return mine
+	}
+	c.flight.ring.Each(func(_ uint64, e *recorder.Entry, _ recorder.State) {
+		if Kind(e.Kind) < Send && uint32(e.A) == uint32(m.Theirs.A) {
+			mine = link.Call{A: e.A, B: e.B}
+		}
+	})
+	return mine
 }
 
 func kindOf(c link.Cause) error {

@@ -74,6 +74,32 @@ func TestMismatch(t *testing.T) {
 	}
 }
 
+// A message that a rank's own call does not take shows the disagreement, too: rank 1 waits for rank 2,
+// which has done its part, and rank 0's message is not for a broadcast from rank 2.
+func TestMismatchByAMessageNotTaken(t *testing.T) {
+	for _, wire := range []bool{false, true} {
+		comms := localBroken(t, 3, Config{noMap: wire, Algo: "broadcast:BroadcastDirect"})
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		errs := make([]error, 3)
+		var wg sync.WaitGroup
+		for r, c := range comms {
+			wg.Go(func() {
+				x := make([]float32, 5)
+				root := 0
+				if r == 1 {
+					root = 2
+				}
+				errs[r] = c.Broadcast(ctx, tensor.Of(x), tensor.Of(x), root)
+			})
+		}
+		wg.Wait()
+		require.ErrorIs(t, errs[1], ErrMismatch)
+		require.ErrorContains(t, errs[1], "root 0")
+		require.ErrorContains(t, errs[1], "root 2")
+	}
+}
+
 func localBroken(t *testing.T, n int, cfg Config) []*Comm {
 	t.Helper()
 	comms, err := NewLocal(context.Background(), n, cfg)

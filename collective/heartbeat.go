@@ -3,20 +3,46 @@ package collective
 import (
 	"context"
 	"time"
+
+	"github.com/gccl/gccl/internal/link"
 )
 
-// beatEvery is how often a rank shows its peers that it lives.
-const beatEvery = 100 * time.Millisecond
-
-// beat counts up this rank's pulse until ctx ends.
+// beat shows the peers that this rank lives, until ctx ends.
 func (c *Comm) beat(ctx context.Context) {
-	t := time.NewTicker(beatEvery)
+	t := time.NewTicker(link.BeatEvery)
 	defer t.Stop()
 	for {
 		c.mesh.Beat()
+		c.tend()
 		select {
 		case <-t.C:
 		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// tendMost bounds the polls of one visit.
+const tendMost = 16
+
+// tend polls the links of a rank that is in no call, so that its connections do not fill with what the
+// peers show it, and its own signs of life leave.
+func (c *Comm) tend() {
+	if !c.mesh.NeedsProgress() {
+		return
+	}
+	c.tending.Store(true)
+	defer c.tending.Store(false)
+	if !c.queue.enter() {
+		return // who has the turn polls
+	}
+	defer c.queue.leave()
+	for range tendMost {
+		switch moved, err := c.mesh.Progress(); {
+		case err != nil:
+			c.mesh.Fail(&link.Notice{Cause: link.CauseInternal, From: c.rank, Culprit: c.rank, Text: c.describe(c.rank) + ": " + err.Error()})
+			return
+		case !moved:
 			return
 		}
 	}

@@ -14,7 +14,7 @@ import (
 func workSlow(ctx context.Context, c *collective.Comm) error {
 	if c.Rank() == 1 {
 		sum := uint64(0)
-		for end := time.Now().Add(1500 * time.Millisecond); time.Now().Before(end); {
+		for end := time.Now().Add(2500 * time.Millisecond); time.Now().Before(end); {
 			for i := range uint64(1 << 20) {
 				sum = sum*31 + i
 			}
@@ -28,8 +28,13 @@ func workSlow(ctx context.Context, c *collective.Comm) error {
 
 // Ranks that compute, or wait for a rank that computes, are not given up.
 func TestSlowRankIsNotStopped(t *testing.T) {
-	var out output
-	j := job("slow", 3, &out)
-	j.Env = append(j.Env, "GCCL_PROVIDER=shm", "GCCL_HEARTBEAT=500ms")
-	require.NoError(t, j.Run(t.Context()), out.String())
+	for _, provider := range []string{"shm", "tcp"} {
+		t.Run(provider, func(t *testing.T) {
+			t.Parallel()
+			var out output
+			j := job("slow", 3, &out)
+			j.Env = append(j.Env, "GCCL_PROVIDER="+provider, "GCCL_HEARTBEAT=1s")
+			require.NoError(t, j.Run(t.Context()), out.String())
+		})
+	}
 }

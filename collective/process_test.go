@@ -30,6 +30,7 @@ var works = map[string]func(ctx context.Context, c *collective.Comm) error{
 	"reduce":       workReduce,
 	"ring":         workRing,
 	"shrink":       workShrink,
+	"mismatch":     workMismatch,
 }
 
 // alone are works of processes that make their communicators themselves, or none.

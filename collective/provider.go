@@ -18,7 +18,11 @@ func openProvider(name string, cfg *Config) (rdma.Device, error) {
 	secret := []byte(cfg.Bootstrap.Secret)
 	switch name {
 	case "loopback":
-		return cfg.network.Device(), nil
+		d := rdma.Device(cfg.network.Device())
+		if cfg.wrap != nil {
+			d = cfg.wrap(cfg.Group.Rank(), d)
+		}
+		return d, nil
 	case "shm":
 		return shm.New(shm.Options{Logger: cfg.Logger})
 	case "verbs":

@@ -50,7 +50,7 @@ func Settings() []Setting {
 		{"GCCL_SOCKET_IFNAME", []string{"NCCL_SOCKET_IFNAME"}, "list", "all", "network interfaces: prefixes, = exact, ^ exclude", text(func(c *Config) *string { return &c.Bootstrap.Interface })},
 		{"GCCL_IB_HCA", []string{"NCCL_IB_HCA"}, "list", "all", "RDMA devices: prefixes[:port], = exact, ^ exclude", text(func(c *Config) *string { return &c.HCA })},
 		{"GCCL_IB_TIMEOUT", []string{"NCCL_IB_TIMEOUT"}, "code", "17", "RDMA: wait 4.096 µs × 2^code for an acknowledgement, seven times; a dead peer is noticed after 2.5 s with 17, twice that with 18", number(func(c *Config) *int { return &c.IBTimeout })},
-		{"GCCL_HEARTBEAT", nil, "duration", "10s", "how long a rank of this host may show no sign of life while it is waited for; 0 or off: for ever", duration(func(c *Config) *time.Duration { return &c.Heartbeat })},
+		{"GCCL_HEARTBEAT", nil, "duration", "10s", "how long a rank may show no sign of life while it is waited for; 0 or off: for ever", duration(func(c *Config) *time.Duration { return &c.Heartbeat })},
 		{"GCCL_DUMP_DIR", nil, "path", "none", "where ranks leave their flight records when a call fails, for gccl why", text(func(c *Config) *string { return &c.DumpDir })},
 		{"GCCL_DUMP_SIGNAL", nil, "bool", "0", "write flight records at SIGUSR1, too", boolean(func(c *Config) *bool { return &c.DumpSignal })},
 		{"GCCL_DEVICE_PATH", nil, "name", "auto", "how network cards reach tensors in device memory: auto, dmabuf, peermem or staged", devicePath},

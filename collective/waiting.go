@@ -18,10 +18,13 @@ func (c *Comm) waiting() executor.Wait {
 		}
 	}
 	w := executor.Wait{Spins: max(0, c.cfg.Spin), Yield: c.cfg.yield, Sleep: time.Millisecond, Ask: c.answer}
+	if c.cfg.still {
+		w.Sleep = 0
+	}
 	if c.cfg.Spin == 0 && local <= cores.Count() {
 		w.Spins = 2000
 	}
-	if c.cfg.network == nil {
+	if c.cfg.network == nil || c.cfg.pulse {
 		w.Silence = c.cfg.Heartbeat
 	}
 	if w.Yield == nil {

@@ -53,6 +53,7 @@ type Engine struct {
 	since     time.Time // when polling in vain began
 	waiting   time.Time // when the run first had to wait
 	ears      ears
+	strays    strays
 	suspect   *link.Notice // a peer was gone at the last check, and nothing has moved since
 
 	// Lists of the current piece, kept to save allocations.
@@ -142,6 +143,7 @@ func (e *Engine) Run(ctx context.Context, timeout time.Duration, jobs []*Job) er
 			return err
 		}
 		if e.left == 0 && e.drained() {
+			e.ended(jobs)
 			return nil
 		}
 		if moved {

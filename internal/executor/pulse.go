@@ -11,12 +11,15 @@ type ears struct {
 	ranks []int
 }
 
-// listen looks at the pulses of the peers that some lane waits for.
+// listen looks at the pulses of the peers that some lane, or the end of the run, waits for.
 func (e *Engine) listen(now time.Time) {
 	if e.wait.Silence <= 0 || now.Sub(e.ears.at) < listenEvery {
 		return
 	}
 	e.ears.at = now
+	if e.left == 0 {
+		e.mesh.ListenUndrained(now, e.wait.Silence)
+	}
 	at := LaneAt{WaitsFor: e.ears.ranks[:0]}
 	for i := range e.lanes {
 		e.awaited(&e.lanes[i], &at)

@@ -113,11 +113,14 @@ func (e *Engine) sleep() error {
 	return nil
 }
 
-// check looks for reasons to give up: a broken mesh, a peer that is gone while a lane waits for
-// it, the context, the deadline.
+// check looks for reasons to give up: a broken mesh, a peer in another call, a peer that is gone while
+// a lane waits for it, the context, the deadline.
 func (e *Engine) check(ctx context.Context, now time.Time, timeout time.Duration) error {
 	if n := e.mesh.Failed(); n != nil {
 		return &Gone{n}
+	}
+	if err := e.stray(now); err != nil {
+		return err
 	}
 	e.listen(now)
 	n := e.gone()

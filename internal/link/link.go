@@ -27,6 +27,8 @@ type Receiver interface {
 	// Peek returns what is left of the oldest message, or nil if none is there. It stays valid and
 	// unchanged until Advance. A message of length zero is there with Len 0.
 	Peek(c *Call) (*Message, error)
+	// Look returns the call of the oldest message that Peek has not returned yet; ok is false if none is there.
+	Look() (c Call, ok bool)
 	// Advance consumes n bytes; the message ends when none is left, and its slot returns to the sender.
 	Advance(n int)
 	// Stash copies every message that is there, unless one is half consumed, to memory of its own and

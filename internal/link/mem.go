@@ -189,6 +189,17 @@ func (r *memReceiver) Peek(c *Call) (*Message, error) {
 	return &r.cur, nil
 }
 
+func (r *memReceiver) Look() (c Call, ok bool) {
+	if c, ok, known := r.look(); known {
+		return c, ok
+	}
+	h := r.headers[r.next&r.mask]
+	if !published(h.pub.Load(), r.next) {
+		return c, false
+	}
+	return h.call, true
+}
+
 func (r *memReceiver) Advance(n int) {
 	if r.advance(n) {
 		r.free()

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -42,6 +43,9 @@ type Mesh struct {
 	describe   func(int) string
 	noMap      bool
 	failed     atomic.Pointer[Notice]
+	beats      int          // calls of Beat
+	life       sync.RWMutex // held by lost, which providers call at any time, while it reads the boards
+	closed     bool
 	cs         [64]rdma.Completion
 }
 
@@ -87,7 +91,7 @@ func New(cfg Config) (*Mesh, error) {
 
 func (m *Mesh) open(pt *port) (err error) {
 	name := pt.dev.Attr().Provider
-	if pt.cq, err = pt.dev.NewCQ(len(pt.peers)*(m.geo.recvDepth()+m.geo.Lanes*m.geo.Slots), m.bell.Ring); err != nil {
+	if pt.cq, err = pt.dev.NewCQ(len(pt.peers)*(m.geo.recvDepth()+m.geo.Lanes*m.geo.Slots+maxBeats), m.bell.Ring); err != nil {
 		return fmt.Errorf("completion queue on %s: %w", name, err)
 	}
 	if pt.arena, err = pt.dev.Alloc(m.geo.ArenaBytes(len(pt.peers)), "ring buffers"); err != nil {
@@ -327,6 +331,11 @@ func (m *Mesh) Fail(n *Notice) *Notice {
 
 // lost is called by providers when a peer is gone.
 func (m *Mesh) lost(rank int, err error) {
+	m.life.RLock()
+	defer m.life.RUnlock()
+	if m.closed {
+		return
+	}
 	n := &Notice{Cause: CauseLost, From: m.rank, Culprit: rank, Text: fmt.Sprintf("%s: %v", m.describe(rank), err)}
 	p := m.peers[rank]
 	p.Gone() // a goodbye counts more than the connection that broke after it
@@ -372,6 +381,9 @@ func (m *Mesh) Acknowledged() bool {
 
 // Close releases endpoints, queues and arenas. It never waits for a peer.
 func (m *Mesh) Close() error {
+	m.life.Lock()
+	m.closed = true
+	m.life.Unlock()
 	var errs []error
 	for _, p := range m.peers {
 		if p == nil {

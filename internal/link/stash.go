@@ -40,6 +40,14 @@ type inbox struct {
 	stash   stash
 }
 
+// look answers Receiver.Look where a message is open or stashed; known is false otherwise.
+func (b *inbox) look() (c Call, ok, known bool) {
+	if !b.open && b.stash.kept != nil {
+		return b.stash.kept[0].call, true, true
+	}
+	return c, false, b.open
+}
+
 // unstash opens the first message of the stash, which is not empty.
 func (b *inbox) unstash(peer int, c *Call) (*Message, error) {
 	k := &b.stash.kept[0]

@@ -40,7 +40,10 @@ type wire struct {
 	done    uint64 // all writes to this ID are complete
 	auto    bool   // they go on by themselves
 	inline  int    // bytes up to which the device takes them at once
+	beats   int    // signs of life posted since the last completion
 	lanes   []*wireLane
+
+	signs uint64 // messages, credits and notices received; like the lanes, the polling goroutine's
 }
 
 // wireLane is both halves of a lane.
@@ -64,6 +67,7 @@ func (p *Peer) connectWire() error {
 	attr := p.port.dev.Attr()
 	w := &wire{peer: p, staging: st, auto: attr.Autonomous, inline: attr.MaxInline}
 	p.wire, p.direct = w, attr.AnyLocal
+	p.watch.word = wordAt(p.section)
 	for lane := range g.Lanes {
 		l := &wireLane{}
 		w.lanes = append(w.lanes, l)
@@ -91,6 +95,10 @@ func (w *wire) post(wr rdma.Write, before ...rdma.Write) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.backlog = append(w.backlog, before...)
+	w.postLocked(wr)
+}
+
+func (w *wire) postLocked(wr rdma.Write) {
 	w.posted++
 	wr.ID = w.posted
 	if !w.auto || w.posted-w.asked >= signalEvery || wr.Imm == immNotice {
@@ -146,13 +154,14 @@ func (w *wire) tell(n *Notice) {
 func (w *wire) completed(c rdma.Completion) error {
 	if c.Kind == rdma.Wrote {
 		w.mu.Lock()
-		w.done = max(w.done, c.ID)
+		w.done, w.beats = max(w.done, c.ID), 0
 		w.mu.Unlock()
 		if c.Err != nil && !errors.Is(c.Err, rdma.ErrClosed) {
 			w.peer.mesh.lost(w.peer.Rank, c.Err)
 		}
 		return nil
 	}
+	w.signs++
 	lane := int(c.Imm & immLane >> 24)
 	if lane >= len(w.lanes) {
 		return &Corrupt{w.peer.Rank, lane, "no such lane"}
@@ -296,6 +305,17 @@ func (r *wireReceiver) oldest() (m Message, call *Call, err error) {
 		return m, nil, err
 	}
 	return m, &h.call, nil
+}
+
+func (r *wireReceiver) Look() (c Call, ok bool) {
+	if c, ok, known := r.look(); known {
+		return c, ok
+	}
+	_, call, _ := r.oldest()
+	if call == nil {
+		return c, false
+	}
+	return *call, true
 }
 
 func (r *wireReceiver) Advance(n int) {
