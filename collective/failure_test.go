@@ -40,7 +40,7 @@ func TestMismatch(t *testing.T) {
 	}
 	for _, wire := range []bool{false, true} {
 		for _, tc := range cases {
-			for _, n := range []int{3, 1000, 1 << 20} {
+			for _, n := range []int{3, 1000, 1 << 17} {
 				comms := localBroken(t, 4, Config{Timeout: 20 * time.Second, noMap: wire})
 				errs := make([]error, 4)
 				var wg sync.WaitGroup
