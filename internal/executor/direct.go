@@ -39,8 +39,14 @@ func (e *Engine) fireDirect(l *lane, a *action, call *link.Call, n int) bool {
 	return true
 }
 
-// prescaled reports whether the action's value is a contribution that has to be scaled first.
-func (a *action) prescaled(l *lane) bool {
-	red := l.job.Args.Reducer
-	return a.operands[0].recv < 0 && a.operands[0].ext.buf == schedule.In && red != nil && red.HasPre()
+// stays reports whether what the action sends lies unchanged in the caller's memory until the run has
+// ended. Under a schedule that is not Lazy that is only sure of In, unless In and Out are the same memory.
+// They are that as a whole or, in calls whose schedules are all Lazy, in part.
+func (l *lane) stays(a *action) bool {
+	args := &l.job.Args
+	if !a.lazy && len(args.Out) > 0 && (len(args.In) != len(args.Out) || &args.In[0] == &args.Out[0]) {
+		return false
+	}
+	scaled := !a.hasDst && a.operands[0].ext.buf == schedule.In && args.Reducer != nil && args.Reducer.HasPre()
+	return !scaled
 }

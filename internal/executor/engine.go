@@ -157,13 +157,19 @@ func (e *Engine) Run(ctx context.Context, timeout time.Duration, jobs []*Job) er
 	}
 }
 
-// poll moves every lane as far as it goes and reports whether any moved.
+// poll moves every lane as far as it goes, then lets posted writes and arrivals progress unless nothing
+// is left to wait for. It reports whether anything moved. A call that only sends, into links with room,
+// so asks the network for nothing.
 func (e *Engine) poll() (moved bool, err error) {
-	if e.wire {
-		if moved, err = e.mesh.Progress(); err != nil {
-			return moved, err
-		}
+	if moved, err = e.advanceAll(); err != nil || !e.wire || e.left == 0 && e.drained() {
+		return moved, err
 	}
+	arrived, err := e.mesh.Progress()
+	return moved || arrived, err
+}
+
+// advanceAll moves every lane as far as its links allow.
+func (e *Engine) advanceAll() (moved bool, err error) {
 	for i := range e.lanes {
 		l := &e.lanes[i]
 		if l.over || l.job.After != nil && l.job.After.left > 0 {
@@ -367,7 +373,7 @@ func (e *Engine) fire(l *lane, a *action) (bool, error) {
 		e.msgs[i] = m
 		n = min(n, m.Len)
 	}
-	if a.direct && n >= directMin && (a.hasDst || !a.prescaled(l)) {
+	if a.direct && n >= directMin && l.stays(a) {
 		return e.fireDirect(l, a, call, n), nil
 	}
 	dsts := e.dsts[:0]

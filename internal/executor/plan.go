@@ -56,9 +56,9 @@ type action struct {
 	steps    int
 	// lendable: a single local operand in In or Out, sent under a schedule that is Lazy.
 	lendable bool
-	// direct: what is sent is a span of In or Out that every receiver's link takes from where it lies
-	// (link.Sender.CommitFrom), under a schedule that is Lazy.
-	direct bool
+	// direct: what is sent is a span of In or Out that every receiver's link can take from where it lies
+	// (link.Sender.CommitFrom). lazy: the schedule is.
+	direct, lazy bool
 	// placeable: a finished chunk of Out that is passed on under a schedule that is Early.
 	placeable bool
 }
@@ -285,7 +285,9 @@ func (r *resolver) action(m *link.Mesh, g *group, lane, part, split int) action 
 	_, a.bytes = a.length.at(0, r.lay.Elem)
 	a.placeable = r.s.Early && g.final && g.Dst.Buf == schedule.Out && len(g.sends) > 0
 	a.lendable = r.s.Lazy && !a.hasDst && a.operands[0].ext.buf != schedule.Scratch
-	a.direct = a.lendable || r.s.Lazy && a.hasDst && a.store && g.Dst.Buf == schedule.Out
+	a.lazy = r.s.Lazy
+	a.direct = a.lendable || a.lazy && a.hasDst && a.store && g.Dst.Buf == schedule.Out ||
+		!a.hasDst && a.operands[0].ext.buf == schedule.In
 	for _, p := range a.sendTo {
 		a.direct = a.direct && p.Direct()
 	}
