@@ -68,6 +68,7 @@ func TestEverySettingMustAgree(t *testing.T) {
 		{"GCCL_ALGO", "ring", "allreduce:^ring", "", ""},
 		{"GCCL_ALGO", "", "tree", "", ""},
 		{"GCCL_REPRODUCIBLE", "0", "1", "false", "true"},
+		{"GCCL_TCP_ENCRYPT", "0", "1", "false", "true"},
 		{"GCCL_TUNING_FILE", one, other, digest(one), digest(other)},
 		{"GCCL_TUNING_FILE", "", other, "", digest(other)},
 	} {
@@ -95,7 +96,7 @@ func TestEverySettingMustAgree(t *testing.T) {
 
 // What may differ does.
 func TestSettingsThatMayDiffer(t *testing.T) {
-	settings := []map[string]string{{}, {"GCCL_TIMEOUT": "3s", "GCCL_SPIN": "7", "GCCL_LEND_MIN": "64", "GCCL_HOSTID": "b"}, {"GCCL_TIMEOUT": "off", "GCCL_HCA": "^mlx"}}
+	settings := []map[string]string{{}, {"GCCL_TIMEOUT": "3s", "GCCL_SPIN": "7", "GCCL_LEND_MIN": "64", "GCCL_HOSTID": "b"}, {"GCCL_TIMEOUT": "off", "GCCL_HCA": "^mlx", "GCCL_TCP_CHECKSUM": "1", "GCCL_TCP_SOCKETS": "2"}}
 	for r, err := range newEach(t, settings) {
 		require.NoError(t, err, "rank %d", r)
 	}

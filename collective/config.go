@@ -49,6 +49,16 @@ type Config struct {
 	TuningFile string
 	// HostID overrides the identity of this host, for simulated hosts. (GCCL_HOSTID)
 	HostID string
+	// TCPEncrypt runs TLS 1.3 on the connections of the tcp provider. Nobody's certificate is needed: both
+	// ends prove that they know the job's secret and what the ranks exchanged at bootstrap. It must be
+	// the same everywhere. (GCCL_TCP_ENCRYPT)
+	TCPEncrypt bool
+	// TCPChecksum has this rank protect every payload that it sends over tcp with a CRC-32C beside TCP's own
+	// weak sum; the receiver names the link whose data is damaged. (GCCL_TCP_CHECKSUM)
+	TCPChecksum bool
+	// TCPSockets is how many sockets a pair of ranks uses over tcp, up to 16: the smaller of their
+	// numbers counts; 0: 1. (GCCL_TCP_SOCKETS)
+	TCPSockets int
 	// HCA selects RDMA devices, in the syntax of NCCL_IB_HCA. (GCCL_IB_HCA)
 	HCA string
 	// IBTimeout is how long RDMA waits for a peer, verbs.Options.Timeout: 1 to 31; 0: its default. (GCCL_IB_TIMEOUT)

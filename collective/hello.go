@@ -51,6 +51,7 @@ func agreed(c *Config, tuning *tuning) map[string]string {
 		"GCCL_SLOTS":        fmt.Sprint(c.Slots),
 		"GCCL_ALGO":         tuning.rules.String(),
 		"GCCL_REPRODUCIBLE": fmt.Sprint(c.Reproducible),
+		"GCCL_TCP_ENCRYPT":  fmt.Sprint(c.TCPEncrypt),
 		"GCCL_TUNING_FILE":  tuning.file.Digest(),
 		"algorithms":        tuning.digest,
 	}

@@ -15,7 +15,6 @@ func providers() []string { return []string{"shm", "verbs", "tcp"} }
 
 // openProvider opens a provider's device.
 func openProvider(name string, cfg *Config) (rdma.Device, error) {
-	secret := []byte(cfg.Bootstrap.Secret)
 	switch name {
 	case "loopback":
 		d := rdma.Device(cfg.network.Device())
@@ -28,9 +27,31 @@ func openProvider(name string, cfg *Config) (rdma.Device, error) {
 	case "verbs":
 		return openVerbs(cfg)
 	case "tcp":
-		return tcp.Open(tcp.Options{Interfaces: interfaces(cfg.Bootstrap.Interface), Secret: secret, Log: cfg.Logger})
+		return openTCP(cfg)
 	}
 	return nil, fmt.Errorf("%w: no provider %q; there are %s", ErrInvalid, name, strings.Join(providers(), ", "))
+}
+
+// openTCP listens on a port of its own, for every communicator.
+func openTCP(cfg *Config) (rdma.Device, error) {
+	first, last, err := cfg.Bootstrap.Ports()
+	if err != nil {
+		return nil, fmt.Errorf("%w: GCCL_PORT_RANGE: %w", ErrInvalid, err)
+	}
+	d, err := tcp.Open(tcp.Options{
+		Interfaces: interfaces(cfg.Bootstrap.Interface),
+		PortMin:    first,
+		PortMax:    last,
+		Secret:     []byte(cfg.Bootstrap.Secret),
+		Encrypt:    cfg.TCPEncrypt,
+		Checksum:   cfg.TCPChecksum,
+		Sockets:    cfg.TCPSockets,
+		Log:        cfg.Logger,
+	})
+	if err != nil && first != 0 {
+		err = fmt.Errorf("%w (GCCL_PORT_RANGE needs a port for each communicator of each rank of a host, beside that of its bootstrap)", err)
+	}
+	return d, err
 }
 
 // interfaces turns NCCL's interface syntax (prefixes; = exact; ^ excluded) into the patterns of
