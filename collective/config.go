@@ -31,7 +31,8 @@ type Config struct {
 	// BufferBytes is the ring buffer from one rank to another on one lane; 0: 2 MiB, less for many
 	// ranks on one host. (GCCL_BUFFSIZE)
 	BufferBytes int
-	// Slots is how many slots it is divided into, a power of two; 0: 8, and 16 across hosts. (GCCL_SLOTS)
+	// Slots is how many slots it is divided into, a power of two; 0: as many as ranks, from 8 (16
+	// across hosts) to 64. (GCCL_SLOTS)
 	Slots int
 	// Spin is how many polls a waiting rank makes before it yields its core; 0: chosen from cores and
 	// ranks on the host, negative: none. (GCCL_SPIN)

@@ -10,30 +10,41 @@ import (
 // should be more than a core's second-level cache, because copying into lines that the peer has just
 // read is slow, and not much more, because it is touched over and over (measured on 2 cores: 2 to 4 MiB
 // a rank was best for 2 to 8 ranks).
-//
-// Algorithms of two levels run further ahead than others: four hosts of two ranks need more than 10 slots.
 const (
-	hostSlots   = 8
-	netSlots    = 16
 	hostBuffers = 4 << 20 // bytes of all rings into a rank on one host
 	ringMost    = 2 << 20 // longest ring
 	ringLeast   = 64 << 10
+	slotLeast   = 4 << 10 // shortest slot of those rings
 )
+
+// Slots without GCCL_SLOTS: at least as many as ranks, because log-step algorithms run up to two thirds
+// of the ranks' chunks ahead and three quarters of a ring are sure to be free (link.Geometry.Usable). Up
+// to mostSlots, which bounds the memory: with more ranks, these algorithms are refused.
+const (
+	hostSlots = 8
+	netSlots  = 16
+	mostSlots = 64
+)
+
+func defaultSlots(ranks int, oneHost bool) int {
+	least := netSlots
+	if oneHost {
+		least = hostSlots
+	}
+	return min(mostSlots, max(least, 1<<bits.Len(uint(max(1, ranks)-1))))
+}
 
 // geometry is the shape of the links, from what the ranks have agreed on.
 func geometry(cfg *Config, peers []hello) link.Geometry {
 	ring, slots := cfg.BufferBytes, cfg.Slots
 	if slots == 0 {
-		slots = hostSlots
-		if !oneHost(peers) {
-			slots = netSlots
-		}
+		slots = defaultSlots(len(peers), oneHost(peers))
 	}
 	if ring == 0 {
 		ring = ringMost
 		if oneHost(peers) && (peers[0].Providers[0] == "shm" || peers[0].Providers[0] == "loopback") {
 			share := hostBuffers / (cfg.Channels * max(1, len(peers)-1))
-			ring = min(ringMost, max(ringLeast, 1<<(bits.Len(uint(share))-1)))
+			ring = min(ringMost, max(ringLeast, slots*slotLeast, 1<<(bits.Len(uint(share))-1)))
 		}
 	}
 	return link.Geometry{Lanes: max(cfg.Channels, scheduleLanes) + 1, Slots: slots, SlotBytes: max(64, ring/max(1, slots)&^63)}

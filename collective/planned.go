@@ -187,7 +187,7 @@ func (c *Comm) compile(key planKey, sh *shape, ch choice) (*planned, error) {
 func (c *Comm) bound(s *schedule.Schedule, key planKey, sh *shape, ch *choice) error {
 	segments := s.MaxSegments(c.geo.Usable())
 	if segments < 1 {
-		return fmt.Errorf("%w: %s needs more than %d slots a link: raise GCCL_SLOTS", ErrInvalid, ch.info.Name, c.geo.Slots)
+		return invalid("%s runs %d chunks ahead, and links of %d slots hold only %d for certain: raise GCCL_SLOTS", ch.info.Name, s.Ahead, c.geo.Slots, c.geo.Usable()-1)
 	}
 	most := c.geo.SlotBytes / key.dtype.Size()
 	if segments > math.MaxInt/most {

@@ -10,6 +10,8 @@ import (
 type use struct {
 	alg    schedule.Algorithm
 	groups [][]int
+	// spread is how many chunks of the whole lie where the phase sees one, each sent by itself; 0: 1.
+	spread int
 }
 
 // promises is what a composition promises on all ranks alike.
@@ -23,7 +25,7 @@ type promises struct {
 // data differently and promise different things.
 func agree(shape schedule.Shape, uses []use) (chunks int, p promises, err error) {
 	chunks, p = 1, promises{early: true, lazy: true}
-	ahead := make([][2]int, 0, len(uses)) // chunks of a phase, and how many of them are a block
+	ahead := make([][3]int, 0, len(uses)) // chunks of a phase, how many of them are a block, spread
 	for _, u := range uses {
 		seen := make(map[int]bool)
 		for _, g := range u.groups {
@@ -37,12 +39,14 @@ func agree(shape schedule.Shape, uses []use) (chunks int, p promises, err error)
 				return 0, p, fmt.Errorf("direct: part of %d ranks: %w", n, err)
 			}
 			chunks = lcm(chunks, s.PerBlock())
-			ahead = append(ahead, [2]int{s.Ahead, s.PerBlock()})
+			ahead = append(ahead, [3]int{s.Ahead, s.PerBlock(), max(1, u.spread)})
 			p.early, p.lazy = p.early && s.Early, p.lazy && s.Lazy
 		}
 	}
+	// The phase that is furthest behind decides, and not the sum: links keep the order of phases, so
+	// that what a later phase has sent never lies before what an earlier one waits for.
 	for _, a := range ahead {
-		p.ahead += a[0] * (chunks / a[1])
+		p.ahead = max(p.ahead, a[0]*(chunks/a[1])*a[2])
 	}
 	return chunks, p, nil
 }

@@ -14,7 +14,7 @@ func BroadcastTwoLevel(across, inside schedule.Algorithm) schedule.Algorithm {
 		h := newHosts(size, shape)
 		leaders, host := h.leaders(shape.Root), h.host[rank]
 		local, leader := h.members[host], h.local[leaders[host]]
-		n, p, err := agree(shape, []use{{across, [][]int{leaders}}, {inside, h.members}})
+		n, p, err := agree(shape, []use{{alg: across, groups: [][]int{leaders}}, {alg: inside, groups: h.members}})
 		if err != nil {
 			return schedule.Schedule{}, err
 		}
@@ -56,7 +56,7 @@ func ReduceTwoLevel(inside, across schedule.Algorithm) schedule.Algorithm {
 		h := newHosts(size, shape)
 		leaders, host := h.leaders(shape.Root), h.host[rank]
 		local, leader := h.members[host], h.local[leaders[host]]
-		n, p, err := agree(shape, []use{{inside, h.members}, {across, [][]int{leaders}}})
+		n, p, err := agree(shape, []use{{alg: inside, groups: h.members}, {alg: across, groups: [][]int{leaders}}})
 		if err != nil {
 			return schedule.Schedule{}, err
 		}
@@ -105,14 +105,13 @@ func AllGatherTwoLevel(across, inside schedule.Algorithm) schedule.Algorithm {
 		h := newHosts(size, shape)
 		local, place := h.members[h.host[rank]], h.local[rank]
 		column := h.column(place)
-		n, p, err := agree(shape, []use{{across, [][]int{column}}, {inside, [][]int{local}}})
+		n, p, err := agree(shape, []use{{alg: across, groups: [][]int{column}}, {inside, [][]int{local}, len(column)}})
 		if err != nil {
 			return schedule.Schedule{}, err
 		}
 		whole := schedule.Schedule{
 			Collective: schedule.AllGather, Rank: rank, Size: size, In: n, Out: n * size,
 		}
-		p.ahead *= len(column) // what inside is one chunk is one of every host here
 		p.put(&whole)
 		out, err := plan(across, schedule.AllGather, column, h.host[rank], 0, shape)
 		if err != nil {
@@ -148,15 +147,14 @@ func ReduceScatterTwoLevel(inside, across schedule.Algorithm) schedule.Algorithm
 		h := newHosts(size, shape)
 		local, place := h.members[h.host[rank]], h.local[rank]
 		column := h.column(place)
-		n, p, err := agree(shape, []use{{inside, [][]int{local}}, {across, [][]int{column}}})
+		n, p, err := agree(shape, []use{{inside, [][]int{local}, len(column)}, {alg: across, groups: [][]int{column}}})
 		if err != nil {
 			return schedule.Schedule{}, err
 		}
 		whole := schedule.Schedule{
 			Collective: schedule.ReduceScatter, Rank: rank, Size: size, In: n * size, Out: n,
 		}
-		p.ahead *= len(column) // what inside is one chunk is one of every host here
-		p.lazy = false         // Scratch is used again in the next window.
+		p.lazy = false // Scratch is used again in the next window.
 		p.put(&whole)
 		hosts := make([]int, len(column))
 		for i, r := range column {

@@ -38,7 +38,7 @@ func AllReduceTwoLevel(scatter, across, gather schedule.Algorithm) schedule.Algo
 		if err != nil {
 			return schedule.Schedule{}, err
 		}
-		share, p, err := agree(shape, []use{{scatter, [][]int{local}}, {across, [][]int{column}}, {gather, [][]int{local}}})
+		share, p, err := agree(shape, []use{{alg: scatter, groups: [][]int{local}}, {alg: across, groups: [][]int{column}}, {alg: gather, groups: [][]int{local}}})
 		if err != nil {
 			return schedule.Schedule{}, err
 		}
@@ -84,7 +84,7 @@ func AllReduceLeaders(reduce, across, broadcast schedule.Algorithm) schedule.Alg
 		if err != nil {
 			return schedule.Schedule{}, err
 		}
-		n, p, err := agree(shape, []use{{reduce, h.members}, {across, [][]int{leaders}}, {broadcast, h.members}})
+		n, p, err := agree(shape, []use{{alg: reduce, groups: h.members}, {alg: across, groups: [][]int{leaders}}, {alg: broadcast, groups: h.members}})
 		if err != nil {
 			return schedule.Schedule{}, err
 		}

@@ -66,7 +66,7 @@ func (t *Tuner) refuse(i int, in *schedule.Info, q Query) string {
 	case p.lanes > t.cfg.Lanes:
 		return fmt.Sprintf("needs %d lanes, there are %d (GCCL_NCHANNELS)", p.lanes, t.cfg.Lanes)
 	case p.segments(t.cfg.Slots) < 1:
-		return fmt.Sprintf("needs more than %d slots (GCCL_SLOTS)", t.cfg.Slots)
+		return fmt.Sprintf("runs %d chunks ahead, and links hold only %d for certain: raise GCCL_SLOTS", p.ahead, t.cfg.Slots-1)
 	}
 	if t.cfg.Reproducible && q.Collective.Reduces() && !q.Exact {
 		prefix := q.Collective == schedule.Scan || q.Collective == schedule.Exscan
