@@ -3,9 +3,12 @@ package collective
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -13,12 +16,20 @@ import (
 	"github.com/gccl/gccl/bootstrap"
 	"github.com/gccl/gccl/collective/tuner"
 	"github.com/gccl/gccl/rdma/loopback"
+	"github.com/gccl/gccl/schedule"
+	"github.com/gccl/gccl/tensor"
 	"github.com/stretchr/testify/require"
 )
 
 // newEach calls New on every rank of a loopback job with settings of its own and returns what each
 // rank got. A rank that never returns fails the test.
 func newEach(t *testing.T, settings []map[string]string) []error {
+	t.Helper()
+	return newEachThen(t, settings, func(context.Context, *Comm) error { return nil })
+}
+
+// newEachThen also runs f on the communicators.
+func newEachThen(t *testing.T, settings []map[string]string, f func(context.Context, *Comm) error) []error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -35,7 +46,7 @@ func newEach(t *testing.T, settings []map[string]string) []error {
 		wg.Go(func() {
 			c, err := New(ctx, cfg)
 			if errs[r] = err; err == nil {
-				errs[r] = c.Close()
+				errs[r] = errors.Join(f(ctx, c), c.Close())
 			}
 		})
 	}
@@ -94,12 +105,58 @@ func TestEverySettingMustAgree(t *testing.T) {
 	}
 }
 
-// What may differ does.
+// mayDiffer are settings that ranks need not share, with a value that is not the default.
+var mayDiffer = map[string]string{
+	"GCCL_STRICT": "1", "GCCL_TIMEOUT": "15s", "GCCL_SPIN": "7", "GCCL_LEND_MIN": "64", "GCCL_HOSTID": "elsewhere",
+	"GCCL_SOCKET_IFNAME": "^none", "GCCL_IB_HCA": "^none", "GCCL_IB_TIMEOUT": "20", "GCCL_HEARTBEAT": "7s",
+	"GCCL_TCP_CHECKSUM": "1", "GCCL_TCP_SOCKETS": "2", "GCCL_DEVICE_PATH": "staged", "GCCL_CUDA_LIBRARY": "libcuda.so.1", "GCCL_DUMP_DIR": os.TempDir(), "GCCL_DUMP_SIGNAL": "1", "GCCL_DEBUG": "silent",
+}
+
+// What may differ does, and calls are right all the same. Every setting is one of these or one that must agree, so that
+// ranks that differ in it never hang.
 func TestSettingsThatMayDiffer(t *testing.T) {
-	settings := []map[string]string{{}, {"GCCL_TIMEOUT": "3s", "GCCL_SPIN": "7", "GCCL_LEND_MIN": "64", "GCCL_HOSTID": "b"}, {"GCCL_TIMEOUT": "off", "GCCL_HCA": "^mlx", "GCCL_TCP_CHECKSUM": "1", "GCCL_TCP_SOCKETS": "2"}}
-	for r, err := range newEach(t, settings) {
-		require.NoError(t, err, "rank %d", r)
+	must := agreed(&Config{}, &tuning{file: &tuner.File{}})
+	for _, s := range Settings() {
+		value, may := mayDiffer[s.Name]
+		require.NotEqual(t, may, slices.Contains(slices.Collect(maps.Keys(must)), s.Name), "%s: is it to be the same on all ranks?", s.Name)
+		if !may {
+			continue
+		}
+		settings := []map[string]string{{}, {s.Name: value}, {}}
+		for r, err := range newEachThen(t, settings, worksAllTheSame) {
+			require.NoError(t, err, "%s, rank %d", s.Name, r)
+		}
 	}
+	settings := []map[string]string{{}, mayDiffer, {}}
+	for r, err := range newEachThen(t, settings, worksAllTheSame) {
+		require.NoError(t, err, "all of them, rank %d", r)
+	}
+}
+
+// worksAllTheSame runs a few calls on ordinary and on registered memory.
+func worksAllTheSame(ctx context.Context, c *Comm) error {
+	for i := range catalog() {
+		info := &catalog()[i]
+		if info.Collective != schedule.AllReduce || info.Supports(c.size, schedule.Shape{Hosts: c.tuning.hosts}) != nil {
+			continue
+		}
+		for _, count := range []int{1, 5000} {
+			if err := (tableCase{info: info, dt: tensor.Float32, op: tensor.Sum, count: count}).run(c); err != nil {
+				return err
+			}
+		}
+	}
+	if err := c.retune(""); err != nil {
+		return err
+	}
+	t, err := c.Alloc(ctx, tensor.Int32, 5000)
+	if err != nil {
+		return err
+	}
+	if err := c.AllReduce(ctx, t, t, tensor.Sum); err != nil {
+		return err
+	}
+	return c.Barrier(ctx)
 }
 
 // Several settings that differ are told in one order, the same on all ranks.

@@ -84,6 +84,8 @@ type Config struct {
 	// Logger receives log lines; nil: none, unless GCCL_DEBUG asks for them.
 	Logger *zap.Logger
 
+	// refused is why the environment cannot be used: the other ranks are told.
+	refused error
 	// noMap posts writes even where peers' memory could be mapped; for tests.
 	noMap bool
 	// pulse has ranks over loopback show signs of life, too; for tests.

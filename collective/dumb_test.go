@@ -10,10 +10,15 @@ import (
 // The dumb reference: one element at a time, in float64 or int64, over values whose results are
 // exact in every type, so that no order of operations can excuse a difference.
 
-// valueOf is element i of rank r's contribution. Floats: few ones, so that even fp8 sums are exact;
+// premul is the one operation of the table that scales.
+var premul = tensor.PreMulSum(2)
+
+// valueOf is element i of rank r's contribution, scaled. Floats: few ones, so that even fp8 sums are exact;
 // products: powers of two of the first ranks.
 func valueOf(dt tensor.DType, op tensor.Op, r, i int) int64 {
 	switch {
+	case op == premul:
+		return 2 * valueOf(dt, tensor.Sum, r, i)
 	case op == tensor.Prod:
 		if r < 3 {
 			return int64(1 + (i+r)%2)
@@ -36,7 +41,7 @@ func dumb(dt tensor.DType, op tensor.Op, lo, hi, n, i int) float64 {
 	for r := lo + 1; r < hi; r++ {
 		v := wrap(dt, valueOf(dt, op, r, i))
 		switch op {
-		case tensor.Sum, tensor.Avg:
+		case tensor.Sum, tensor.Avg, premul:
 			acc = wrap(dt, acc+v)
 		case tensor.Prod:
 			acc = wrap(dt, acc*v)
@@ -115,51 +120,73 @@ func encode(dt tensor.DType, v float64) []byte {
 	return b[:dt.Size()]
 }
 
-// filled is a tensor of count elements of which element i is f(i), at an odd offset in its memory
-// if odd, with guards around it.
+// guarded is a tensor with guards of guardBytes or more around it.
 type guarded struct {
 	t   tensor.Tensor
 	all []byte
 	off int
 }
 
-const guard = 0xa5
+const (
+	guard      = 0xa5
+	guardBytes = 64
+)
 
+// filled is a tensor of count elements of which element i is f(i), at an odd offset in its memory
+// if odd.
 func filled(dt tensor.DType, count int, odd bool, f func(i int) float64) guarded {
-	n := count * dt.Size()
-	g := guarded{all: make([]byte, n+130), off: 64}
-	if odd {
-		g.off = 65
+	g := new(heap).place(dt, count, odd)
+	for i := range count {
+		copy(g.t.Bytes()[i*dt.Size():], encode(dt, f(i)))
 	}
-	for i := range g.all {
+	return g
+}
+
+// heap makes guarded tensors of any contents in two pieces of ordinary memory, in turn.
+type heap struct {
+	bufs [2][]byte
+	next int
+}
+
+func (h *heap) place(dt tensor.DType, count int, odd bool) guarded {
+	g := guarded{off: guardBytes}
+	if odd {
+		g.off++
+	}
+	n := count * dt.Size()
+	b := &h.bufs[h.next]
+	h.next = 1 - h.next
+	if len(*b) < n+2*guardBytes+1 {
+		*b = make([]byte, n+2*guardBytes+1)
+	}
+	g.all = (*b)[:g.off+n+guardBytes]
+	g.mark(dt, n)
+	return g
+}
+
+// mark sets the guards and the tensor between them.
+func (g *guarded) mark(dt tensor.DType, n int) {
+	for i := range g.off {
 		g.all[i] = guard
 	}
-	b := g.all[g.off:][:n:n]
-	for i := range count {
-		copy(b[i*dt.Size():], encode(dt, f(i)))
+	for i := g.off + n; i < len(g.all); i++ {
+		g.all[i] = guard
 	}
-	g.t, _ = tensor.FromBytes(dt, b)
-	return g
+	g.t, _ = tensor.FromBytes(dt, g.all[g.off:][:n:n])
 }
 
 // intact reports whether the bytes around the tensor are as they were.
 func (g guarded) intact() bool {
-	n := len(g.t.Bytes())
-	for i, b := range g.all {
-		if (i < g.off || i >= g.off+n) && b != guard {
+	end := g.off + len(g.t.Bytes())
+	for _, b := range g.all[:g.off] {
+		if b != guard {
+			return false
+		}
+	}
+	for _, b := range g.all[end:] {
+		if b != guard {
 			return false
 		}
 	}
 	return true
-}
-
-// differs returns the first element that is not f(i), or −1.
-func (g guarded) differs(dt tensor.DType, f func(i int) float64) int {
-	b := g.t.Bytes()
-	for i := range g.t.Len() {
-		if string(b[i*dt.Size():(i+1)*dt.Size()]) != string(encode(dt, f(i))) {
-			return i
-		}
-	}
-	return -1
 }

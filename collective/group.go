@@ -99,9 +99,19 @@ func (c *Comm) runGroup(ctx context.Context, calls []Call) error {
 	}
 	c.ended(err)
 	if err != nil {
-		return c.fail(&calls[0], err)
+		return c.fail(failedOf(c.engine, jobs, collectives, transfers), err)
 	}
 	return nil
+}
+
+// failedOf is the call of a group that failed: the one whose lane did, or the first that has not finished.
+func failedOf(e *executor.Engine, jobs []*executor.Job, collectives, transfers []member) *Call {
+	at, _ := e.Position()
+	i := max(0, slices.Index(jobs, at.Job))
+	if i < len(collectives) {
+		return collectives[i].call
+	}
+	return transfers[i-len(collectives)].call
 }
 
 // jobsFor chains what shares links: the collectives, and the transfers of each direction with each

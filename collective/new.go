@@ -26,9 +26,10 @@ import (
 // Without any it is the only rank.
 func Init(ctx context.Context) (*Comm, error) {
 	cfg, err := ConfigFromEnv(os.LookupEnv)
-	if err != nil {
+	if err != nil && cfg.Bootstrap.Size < 2 {
 		return nil, err
 	}
+	cfg.refused = err
 	return New(ctx, cfg)
 }
 
@@ -46,7 +47,10 @@ func New(ctx context.Context, cfg Config) (_ *Comm, err error) {
 		}
 	}()
 	// What goes wrong before the ranks have met is told to them, who would else wait for this one.
-	failed := c.loadTuning()
+	failed := cmp.Or(cfg.refused, cfg.check())
+	if failed == nil {
+		failed = c.loadTuning()
+	}
 	c.inherit()
 	if c.group = cfg.Group; c.group == nil {
 		if cfg.Bootstrap.Size == 0 {
@@ -164,6 +168,9 @@ func (c *Comm) meet(ctx context.Context, offered []string, failed error) error {
 	}
 	c.epoch = c.peers[0].Epoch
 	c.geo = geometry(&c.cfg, c.peers)
+	if b := c.cfg.BufferBytes; b > 0 && b < 64*c.geo.Slots {
+		return invalid("GCCL_BUFFSIZE is %d: %d slots need at least 64 bytes each", b, c.geo.Slots)
+	}
 	if err := c.geo.Check(); err != nil {
 		return fmt.Errorf("%w: %v", ErrInvalid, err)
 	}

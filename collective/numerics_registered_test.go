@@ -14,21 +14,15 @@ type allocated struct {
 	next    int
 }
 
-func (a *allocated) filled(dt tensor.DType, count int, odd bool, f func(int) float64) guarded {
-	g := guarded{off: 64}
+func (a *allocated) place(dt tensor.DType, count int, odd bool) guarded {
+	g := guarded{off: guardBytes}
 	if odd {
 		g.off = 129 + dt.Size()
 	}
 	n := count * dt.Size()
-	g.all = a.windows[a.next].Bytes()[:g.off+n+64]
+	g.all = a.windows[a.next].Bytes()[:g.off+n+guardBytes]
 	a.next = 1 - a.next
-	for i := range g.all {
-		g.all[i] = guard
-	}
-	g.t, _ = tensor.FromBytes(dt, g.all[g.off:][:n:n])
-	for i := range count {
-		copy(g.t.Bytes()[i*dt.Size():], encode(dt, f(i)))
-	}
+	g.mark(dt, n)
 	return g
 }
 
@@ -57,7 +51,7 @@ func RunRegistered(c *Comm) (calls int, err error) {
 					}
 					tc := tableCase{info: info, dt: dt, op: tensor.Sum, count: count, inPlace: inPlace, odd: (i+d)%2 == 0, root: c.size - 1}
 					a.next = 0
-					if err := tc.runIn(c, a.filled); err != nil {
+					if err := tc.runIn(c, a.place); err != nil {
 						return calls, fmt.Errorf("rank %d of %d: %v, registered: %w", c.rank, c.size, tc, err)
 					}
 					if call := (Call{Kind: AllReduce, Src: a.windows[0], Dst: a.windows[1]}); !c.registered(&call) {

@@ -3,9 +3,11 @@ package collective
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -46,12 +48,22 @@ func (a *arithmetic) leftFold(coll schedule.Collective, xs []uint64) uint64 {
 // in and out of registered memory, and compares with the left fold in rank order. It returns how many
 // calls it made.
 func RunReproducible(c *Comm, counts ...int) (calls int, err error) {
+	scaled := tensor.PreMulSum(0.3)
 	for _, dt := range floatTypes() {
-		for _, op := range []tensor.Op{tensor.Sum, tensor.Avg, tensor.Prod} {
+		for _, op := range []tensor.Op{tensor.Sum, tensor.Avg, tensor.Prod, scaled} {
 			for _, count := range counts {
-				n, err := reproduce(c, &arithmetic{dt: dt, op: op, n: c.size}, count)
-				if calls += n; err != nil {
-					return calls, err
+				for _, registered := range []bool{false, true} {
+					if registered && op != tensor.Sum {
+						continue
+					}
+					a := &arithmetic{dt: dt, op: op, n: c.size}
+					if op == scaled {
+						a.op, a.scales = tensor.Sum, slices.Repeat([]float64{0.3}, c.size)
+					}
+					n, err := reproduce(c, a, op, count, registered)
+					if calls += n; err != nil {
+						return calls, err
+					}
 				}
 			}
 		}
@@ -59,11 +71,22 @@ func RunReproducible(c *Comm, counts ...int) (calls int, err error) {
 	return calls, nil
 }
 
-func reproduce(c *Comm, a *arithmetic, count int) (calls int, err error) {
+func reproduce(c *Comm, a *arithmetic, op tensor.Op, count int, registered bool) (calls int, err error) {
+	var mem [2]tensor.Tensor
+	for i := range mem {
+		if mem[i], err = tensor.FromBytes(a.dt, make([]byte, count*c.size*a.dt.Size())); registered {
+			mem[i], err = c.Alloc(context.Background(), a.dt, count*c.size)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
 	ins := make([][]uint64, c.size)
 	for r := range ins {
 		ins[r] = randomFloats(a.dt, r, count*c.size)
 	}
+	src := mem[0]
+	copy(src.Bytes(), bytesOf(a.dt, ins[c.rank]))
 	for _, coll := range []schedule.Collective{schedule.AllReduce, schedule.ReduceScatter, schedule.Reduce, schedule.Scan, schedule.Exscan} {
 		if a.op == tensor.Avg && !coll.Finishes() {
 			continue
@@ -87,9 +110,8 @@ func reproduce(c *Comm, a *arithmetic, count int) (calls int, err error) {
 			}
 			want[i] = a.leftFold(coll, xs)
 		}
-		src, _ := tensor.FromBytes(a.dt, bytesOf(a.dt, ins[c.rank]))
-		dst, _ := tensor.FromBytes(a.dt, make([]byte, length*a.dt.Size()))
-		call := Call{Kind: Kind(coll), Src: src, Dst: dst, Op: a.op}
+		dst := mem[1].Slice(0, length)
+		call := Call{Kind: Kind(coll), Src: src, Dst: dst, Op: op}
 		cands, err := c.Candidates(call)
 		if err != nil {
 			return calls, err
@@ -111,6 +133,9 @@ func reproduce(c *Comm, a *arithmetic, count int) (calls int, err error) {
 				return calls, fmt.Errorf("%v of rank %d by %v: not the left fold", call, c.rank, cand)
 			}
 		}
+	}
+	if registered {
+		return calls, errors.Join(c.Free(mem[0]), c.Free(mem[1]))
 	}
 	return calls, nil
 }

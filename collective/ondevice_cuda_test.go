@@ -106,11 +106,12 @@ func TestTableOnDevices(t *testing.T) {
 			comms := local(t, tt.n, Config{Timeout: time.Minute, BufferBytes: 64 << 10, noMap: tt.wire, CUDALibrary: f.Path})
 			gpus := gpuRanks(t, f, tt.n, 4<<20)
 			each(t, comms, func(c *Comm) error {
+				var mem heap
 				for i, tc := range tableCases(catalog(), tt.n) {
 					if !*full && (i%3 != 0 || tc.count == 65537 && i%5 != 0) {
 						continue
 					}
-					err := tc.runBy(c, filled, func(call *Call) error { return gpus[c.rank].do(c, call, (i/3+c.rank)%4) })
+					err := tc.runBy(c, mem.place, func(call *Call) error { return gpus[c.rank].do(c, call, (i/3+c.rank)%4) })
 					if err != nil {
 						c.Abort("test failed")
 						return fmt.Errorf("%v: %w", tc, err)

@@ -31,6 +31,7 @@ var works = map[string]func(ctx context.Context, c *collective.Comm) error{
 	"ring":         workRing,
 	"shrink":       workShrink,
 	"mismatch":     workMismatch,
+	"deadlocks":    workDeadlocks,
 }
 
 // alone are works of processes that make their communicators themselves, or none.

@@ -90,11 +90,15 @@ func (q *queue) serve() {
 			return
 		}
 		h := q.waits[0]
-		q.waits = q.waits[1:]
+		q.waits[0] = nil // a handle keeps its call's tensors alive
+		if q.waits = q.waits[1:]; len(q.waits) == 0 {
+			q.waits = nil
+		}
 		q.mu.Unlock()
 		if h.begun.CompareAndSwap(false, true) {
 			h.err = h.work()
 		}
+		h.work = nil
 		close(h.done)
 	}
 }

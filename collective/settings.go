@@ -1,9 +1,9 @@
 package collective
 
 import (
+	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,6 +12,7 @@ import (
 	"github.com/gccl/gccl/collective/tuner"
 	"github.com/gccl/gccl/internal/launch"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 )
 
 // Setting is one row of the table of settings.
@@ -38,11 +39,11 @@ func Settings() []Setting {
 		{"GCCL_PROVIDER", nil, "list", "auto", "providers to try for a pair of ranks, in order; ^ excludes", text(func(c *Config) *string { return &c.Provider })},
 		{"GCCL_STRICT", nil, "bool", "0", "refuse to start if a wanted provider cannot be used", boolean(func(c *Config) *bool { return &c.Strict })},
 		{"GCCL_TIMEOUT", nil, "duration", "10m", "longest call; 0 or off: none", duration(func(c *Config) *time.Duration { return &c.Timeout })},
-		{"GCCL_NCHANNELS", []string{"NCCL_MAX_NCHANNELS", "NCCL_NCHANNELS"}, "count", "2", "copies of an algorithm that run side by side", number(func(c *Config) *int { return &c.Channels })},
-		{"GCCL_BUFFSIZE", []string{"NCCL_BUFFSIZE"}, "bytes", "auto", "ring buffer between two ranks, per lane", number(func(c *Config) *int { return &c.BufferBytes })},
-		{"GCCL_SLOTS", nil, "count", "auto", "slots of a ring buffer, a power of two", number(func(c *Config) *int { return &c.Slots })},
-		{"GCCL_SPIN", nil, "count", "auto", "polls before a waiting rank yields its core; −1: none", number(func(c *Config) *int { return &c.Spin })},
-		{"GCCL_LEND_MIN", nil, "bytes", "2K", "shortest transfer read from registered memory in place", number(func(c *Config) *int { return &c.LendMin })},
+		{"GCCL_NCHANNELS", []string{"NCCL_MAX_NCHANNELS", "NCCL_NCHANNELS"}, "count", "2", "copies of an algorithm that run side by side", number("GCCL_NCHANNELS")},
+		{"GCCL_BUFFSIZE", []string{"NCCL_BUFFSIZE"}, "bytes", "auto", "ring buffer between two ranks, per lane", number("GCCL_BUFFSIZE")},
+		{"GCCL_SLOTS", nil, "count", "auto", "slots of a ring buffer, a power of two", number("GCCL_SLOTS")},
+		{"GCCL_SPIN", nil, "count", "auto", "polls before a waiting rank yields its core; 0: none", spin},
+		{"GCCL_LEND_MIN", nil, "bytes", "2K", "shortest transfer read from registered memory in place", number("GCCL_LEND_MIN")},
 		{"GCCL_ALGO", []string{"NCCL_ALGO"}, "rules", "all", "algorithms to use: [collective:][from-to=]name|…, ^ excludes; ; between rules", algo},
 		{"GCCL_REPRODUCIBLE", nil, "bool", "0", "reductions whose bits depend only on data and number of ranks", boolean(func(c *Config) *bool { return &c.Reproducible })},
 		{"GCCL_TUNING_FILE", nil, "path", "none", "measured times to choose algorithms by, written by gccl tune", text(func(c *Config) *string { return &c.TuningFile })},
@@ -50,9 +51,9 @@ func Settings() []Setting {
 		{"GCCL_SOCKET_IFNAME", []string{"NCCL_SOCKET_IFNAME"}, "list", "all", "network interfaces: prefixes, = exact, ^ exclude", text(func(c *Config) *string { return &c.Bootstrap.Interface })},
 		{"GCCL_TCP_ENCRYPT", nil, "bool", "0", "TLS 1.3 on the connections of the tcp provider", boolean(func(c *Config) *bool { return &c.TCPEncrypt })},
 		{"GCCL_TCP_CHECKSUM", nil, "bool", "0", "CRC-32C of every payload that this rank sends over tcp", boolean(func(c *Config) *bool { return &c.TCPChecksum })},
-		{"GCCL_TCP_SOCKETS", nil, "count", "1", "sockets to a peer over tcp, which share long writes; at most 16", number(func(c *Config) *int { return &c.TCPSockets })},
+		{"GCCL_TCP_SOCKETS", nil, "count", "1", "sockets to a peer over tcp, which share long writes; at most 16", number("GCCL_TCP_SOCKETS")},
 		{"GCCL_IB_HCA", []string{"NCCL_IB_HCA"}, "list", "all", "RDMA devices: prefixes[:port], = exact, ^ exclude", text(func(c *Config) *string { return &c.HCA })},
-		{"GCCL_IB_TIMEOUT", []string{"NCCL_IB_TIMEOUT"}, "code", "17", "RDMA: wait 4.096 µs × 2^code for an acknowledgement, seven times; a dead peer is noticed after 2.5 s with 17, twice that with 18", number(func(c *Config) *int { return &c.IBTimeout })},
+		{"GCCL_IB_TIMEOUT", []string{"NCCL_IB_TIMEOUT"}, "code", "17", "RDMA: wait 4.096 µs × 2^code for an acknowledgement, seven times; a dead peer is noticed after 2.5 s with 17, twice that with 18", number("GCCL_IB_TIMEOUT")},
 		{"GCCL_HEARTBEAT", nil, "duration", "10s", "how long a rank may show no sign of life while it is waited for; 0 or off: for ever", duration(func(c *Config) *time.Duration { return &c.Heartbeat })},
 		{"GCCL_DUMP_DIR", nil, "path", "none", "where ranks leave their flight records when a call fails, for gccl why", text(func(c *Config) *string { return &c.DumpDir })},
 		{"GCCL_DUMP_SIGNAL", nil, "bool", "0", "write flight records at SIGUSR1, too", boolean(func(c *Config) *bool { return &c.DumpSignal })},
@@ -88,10 +89,6 @@ func duration(at func(*Config) *time.Duration) func(*Config, string) error {
 	}
 }
 
-func number(at func(*Config) *int) func(*Config, string) error {
-	return func(c *Config, v string) (err error) { *at(c), err = ParseBytes(v); return err }
-}
-
 // ParseBytes reads a count with an optional suffix K, M or G of 1024.
 func ParseBytes(s string) (int, error) {
 	shift := 0
@@ -121,52 +118,71 @@ func devicePath(c *Config, v string) error {
 }
 
 func debug(c *Config, v string) error {
-	level := zap.NewAtomicLevel()
+	level := zap.InfoLevel
 	switch strings.ToLower(v) {
 	case "", "silent", "version":
 		return nil
 	case "warn":
-		level.SetLevel(zap.WarnLevel)
+		level = zap.WarnLevel
 	case "info":
-		level.SetLevel(zap.InfoLevel)
 	case "trace", "debug":
-		level.SetLevel(zap.DebugLevel)
+		level = zap.DebugLevel
 	default:
 		return fmt.Errorf("want warn, info or trace")
 	}
-	cfg := zap.NewProductionConfig()
-	cfg.Level, cfg.Encoding, cfg.Sampling = level, "console", nil
-	cfg.EncoderConfig = zap.NewDevelopmentEncoderConfig()
-	cfg.DisableStacktrace = true
-	log, err := cfg.Build()
+	log, err := logger(level)
 	c.Logger = log
 	return err
 }
 
+// logger writes lines of a level and above to standard error.
+func logger(level zapcore.Level) (*zap.Logger, error) {
+	cfg := zap.NewProductionConfig()
+	cfg.Level, cfg.Encoding, cfg.Sampling = zap.NewAtomicLevelAt(level), "console", nil
+	cfg.EncoderConfig = zap.NewDevelopmentEncoderConfig()
+	cfg.DisableStacktrace = true
+	return cfg.Build()
+}
+
 // ConfigFromEnv reads the environment: who this rank is (bootstrap.FromEnv) and every setting.
 // lookup is os.LookupEnv, or the C library's getenv in a host program that changes its environment.
+// With a setting that is refused it returns the error and the place that the rank would have had.
 func ConfigFromEnv(lookup func(string) (string, bool)) (Config, error) {
-	cfg, values, err := readSettings(lookup)
-	if err != nil {
-		return cfg, err
-	}
+	cfg, values, refused := readSettings(lookup)
 	b, src, err := bootstrap.FromEnv(lookup)
 	if err != nil {
-		return cfg, err
+		return Config{}, errors.Join(refused, err)
 	}
 	b.Interface = cfg.Bootstrap.Interface
 	if err := launch.Inherit(&b); err != nil {
-		return cfg, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return Config{}, errors.Join(refused, fmt.Errorf("%w: %w", ErrInvalid, err))
 	}
 	cfg.Bootstrap = b
+	if refused != nil {
+		return cfg, refused
+	}
 	if cfg.Logger != nil {
 		cfg.Bootstrap.Logger = cfg.Logger
 		cfg.Logger.Info("environment", zap.String("launcher", src.Launcher), zap.Any("from", src.From), zap.Strings("settings", notDefault(values)))
-		for _, w := range Unknown(os.Environ()) {
-			cfg.Logger.Warn(w)
+	}
+	return cfg, cfg.warn(lookup)
+}
+
+// warn says in one line, on one rank of a host, which variables nothing reads, unless GCCL_DEBUG=silent.
+func (c *Config) warn(lookup func(string) (string, bool)) error {
+	unknown := Unknown(os.Environ())
+	if level, _ := lookup("GCCL_DEBUG"); len(unknown) == 0 || strings.EqualFold(level, "silent") || c.Bootstrap.LocalRank != 0 {
+		return nil
+	}
+	log := c.Logger
+	if log == nil {
+		var err error
+		if log, err = logger(zap.WarnLevel); err != nil {
+			return fmt.Errorf("%w: %w", ErrInternal, err)
 		}
 	}
-	return cfg, nil
+	log.Warn(strings.Join(unknown, "; "))
+	return nil
 }
 
 func readSettings(lookup func(string) (string, bool)) (Config, []Value, error) {
@@ -204,50 +220,4 @@ func notDefault(vs []Value) []string {
 		}
 	}
 	return out
-}
-
-// bootstrapNames are the variables that bootstrap reads.
-func bootstrapNames() []string {
-	return []string{"GCCL_RANK", "GCCL_SIZE", "GCCL_ROOT", "GCCL_LOCAL_RANK", "GCCL_LOCAL_SIZE", "GCCL_SECRET", "GCCL_RUN_ID", "GCCL_EPOCH", "GCCL_RENDEZVOUS", "GCCL_PORT_RANGE", "GCCL_ROOT_FD", "GCCL_ALLOW_LOOPBACK", "GCCL_RSH"}
-}
-
-// Unknown returns a warning for every GCCL_ variable of an environment that nothing reads, with
-// the nearest name that exists: a typo is otherwise a setting silently not made.
-func Unknown(environ []string) []string {
-	known := bootstrapNames()
-	for _, s := range Settings() {
-		known = append(known, s.Name)
-	}
-	var out []string
-	for _, e := range environ {
-		name, _, _ := strings.Cut(e, "=")
-		if !strings.HasPrefix(name, "GCCL_") || slices.Contains(known, name) {
-			continue
-		}
-		best := slices.MinFunc(known, func(a, b string) int { return distance(a, name) - distance(b, name) })
-		out = append(out, fmt.Sprintf("%s is not a setting; did you mean %s?", name, best))
-	}
-	return out
-}
-
-// distance is the Levenshtein distance.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		prev := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cur := row[j+1]
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			row[j+1] = min(row[j]+1, cur+1, prev+cost)
-			prev = cur
-		}
-	}
-	return row[len(b)]
 }

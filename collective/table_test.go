@@ -40,7 +40,7 @@ func tableCases(infos []schedule.Info, n int) (cases []tableCase) {
 			continue
 		}
 		for _, dt := range tensor.DTypes() {
-			for _, op := range tensor.Ops() {
+			for _, op := range append(tensor.Ops(), premul) {
 				if _, err := tensor.NewReducer(dt, op, n); err != nil {
 					continue
 				}
@@ -70,7 +70,7 @@ func tableCases(infos []schedule.Info, n int) (cases []tableCase) {
 							roots = n
 						}
 						for root := range roots {
-							cases = append(cases, tableCase{info, dt, op, count, inPlace, (c+root)%2 == 1, root})
+							cases = append(cases, tableCase{info, dt, op, count, inPlace, (c+root+k)%2 == 1 != inPlace, root})
 						}
 					}
 				}
@@ -96,8 +96,9 @@ func TestTable(t *testing.T) {
 				var wg sync.WaitGroup
 				for _, c := range comms {
 					wg.Go(func() {
+						var mem heap
 						for _, tc := range cases {
-							if err := tc.run(c); err != nil {
+							if err := tc.runIn(c, mem.place); err != nil {
 								t.Errorf("rank %d of %d: %v: %v", c.rank, n, tc, err)
 								c.Abort("test failed")
 								return
@@ -123,26 +124,31 @@ func local(t *testing.T, n int, cfg Config) []*Comm {
 	return comms
 }
 
+// placer makes a guarded tensor of any contents.
+type placer func(dt tensor.DType, count int, odd bool) guarded
+
 // run makes the call on one rank and compares with the reference.
-func (tc tableCase) run(c *Comm) error { return tc.runIn(c, filled) }
+func (tc tableCase) run(c *Comm) error { return tc.runIn(c, new(heap).place) }
 
 // runIn does so on tensors that place makes, first the source, then the destination.
-func (tc tableCase) runIn(c *Comm, place func(dt tensor.DType, count int, odd bool, f func(int) float64) guarded) error {
+func (tc tableCase) runIn(c *Comm, place placer) error {
 	return tc.runBy(c, place, func(call *Call) error { return c.do(context.Background(), call) })
 }
 
 // runBy has do make the call.
-func (tc tableCase) runBy(c *Comm, place func(dt tensor.DType, count int, odd bool, f func(int) float64) guarded, do func(*Call) error) error {
+func (tc tableCase) runBy(c *Comm, place placer, do func(*Call) error) error {
 	if rule := tc.info.Collective.String() + ":" + tc.info.Name; c.cfg.Algo != rule {
 		if err := c.retune(rule); err != nil {
 			return err
 		}
 	}
-	n, me, coll := c.size, c.rank, tc.info.Collective
-	val := func(r, i int) float64 { return float64(wrap(tc.dt, valueOf(tc.dt, tc.op, r, i))) }
-	in, out := coll.Blocks(me, n, tc.root)
-	src := place(tc.dt, in*tc.count, tc.odd, func(i int) float64 { return val(me, i) })
-	dst := place(tc.dt, out*tc.count, tc.odd, func(int) float64 { return 0 })
+	me, coll := c.rank, tc.info.Collective
+	mine := reference.given(tc.dt, tc.op, me)
+	in, out := coll.Blocks(me, c.size, tc.root)
+	src := place(tc.dt, in*tc.count, tc.odd)
+	mine.fill(src.t.Bytes(), 0)
+	dst := place(tc.dt, out*tc.count, tc.odd)
+	clear(dst.t.Bytes())
 	call := Call{Kind: Kind(coll), Src: src.t, Dst: dst.t, Op: tc.op, Root: tc.root}
 	if tc.inPlace {
 		switch {
@@ -152,8 +158,8 @@ func (tc tableCase) runBy(c *Comm, place func(dt tensor.DType, count int, odd bo
 			call.Dst = src.t
 		case in < out:
 			lo := me * tc.count
-			copy(dst.t.Slice(lo, lo+tc.count).Bytes(), src.t.Bytes())
 			call.Src = dst.t.Slice(lo, lo+tc.count)
+			mine.fill(call.Src.Bytes(), 0)
 		default:
 			dst = src
 			call.Dst = src.t.Slice(me*tc.count, (me+1)*tc.count)
@@ -165,45 +171,57 @@ func (tc tableCase) runBy(c *Comm, place func(dt tensor.DType, count int, odd bo
 	if !src.intact() || !dst.intact() {
 		return fmt.Errorf("bytes outside the tensors changed")
 	}
-	if call.Dst.Len() == 0 {
-		return nil
-	}
-	got := guarded{t: call.Dst}
-	if i := got.differs(tc.dt, func(i int) float64 { return tc.want(c, i) }); i >= 0 {
-		return fmt.Errorf("element %d is %x, want %x (%v)", i, call.Dst.Slice(i, i+1).Bytes(), encode(tc.dt, tc.want(c, i)), tc.want(c, i))
+	size := tc.dt.Size()
+	for _, w := range tc.expect(c, call.Dst.Len()) {
+		b := call.Dst.Bytes()[w.at*size : (w.at+w.count)*size]
+		if i := w.p.differs(b, w.first); i >= 0 {
+			want := make([]byte, size)
+			w.p.fill(want, w.first+i)
+			return fmt.Errorf("element %d is %x, want %x", w.at+i, b[i*size:(i+1)*size], want)
+		}
 	}
 	return nil
 }
 
-// want is element i of the rank's result.
-func (tc tableCase) want(c *Comm, i int) float64 {
+// expected is a part of a result: count elements from at on are those of p from first on.
+type expected struct {
+	at, count int
+	p         pattern
+	first     int
+}
+
+// expect is what the rank's result of some elements must be.
+func (tc tableCase) expect(c *Comm, length int) (parts []expected) {
 	n, me := c.size, c.rank
-	val := func(r, i int) float64 { return float64(wrap(tc.dt, valueOf(tc.dt, tc.op, r, i))) }
+	whole := func(p pattern, first int) []expected { return []expected{{0, length, p, first}} }
 	switch tc.info.Collective {
 	case schedule.AllReduce, schedule.Reduce:
-		return dumb(tc.dt, tc.op, 0, n, n, i)
+		return whole(reference.reduced(tc.dt, tc.op, 0, n, n), 0)
 	case schedule.ReduceScatter:
-		return dumb(tc.dt, tc.op, 0, n, n, me*tc.count+i)
+		return whole(reference.reduced(tc.dt, tc.op, 0, n, n), me*tc.count)
 	case schedule.Scan:
-		return dumb(tc.dt, tc.op, 0, me+1, n, i)
+		return whole(reference.reduced(tc.dt, tc.op, 0, me+1, n), 0)
 	case schedule.Exscan:
-		if me == 0 && tc.inPlace {
-			return val(0, i)
+		switch {
+		case me == 0 && tc.inPlace:
+			return whole(reference.given(tc.dt, tc.op, 0), 0)
+		case me == 0:
+			return whole(reference.get(oracleKey{dt: tc.dt, lo: -1}, func(int) float64 { return 0 }), 0)
 		}
-		if me == 0 {
-			return 0
-		}
-		return dumb(tc.dt, tc.op, 0, me, n, i)
-	case schedule.AllGather, schedule.Gather:
-		return val(i/tc.count, i%tc.count)
+		return whole(reference.reduced(tc.dt, tc.op, 0, me, n), 0)
 	case schedule.Broadcast:
-		return val(tc.root, i)
+		return whole(reference.given(tc.dt, tc.op, tc.root), 0)
 	case schedule.Scatter:
-		return val(tc.root, me*tc.count+i)
-	case schedule.AllToAll:
-		return val(i/tc.count, me*tc.count+i%tc.count)
+		return whole(reference.given(tc.dt, tc.op, tc.root), me*tc.count)
 	}
-	panic("unknown collective")
+	for r := 0; r*tc.count < length; r++ {
+		first := 0
+		if tc.info.Collective == schedule.AllToAll {
+			first = me * tc.count
+		}
+		parts = append(parts, expected{r * tc.count, tc.count, reference.given(tc.dt, tc.op, r), first})
+	}
+	return parts
 }
 
 func TestSteadyStateAllocatesNothing(t *testing.T) {

@@ -179,31 +179,6 @@ func TestStartedCallsKeepTheirOrder(t *testing.T) {
 	})
 }
 
-// Two communicators used in opposite order from two goroutines of each rank progress independently.
-func TestTwoCommunicatorsInOppositeOrder(t *testing.T) {
-	ctx := context.Background()
-	a := local(t, 2, Config{Timeout: 20 * time.Second})
-	b := local(t, 2, Config{Timeout: 20 * time.Second})
-	var wg sync.WaitGroup
-	for r := range 2 {
-		for i, c := range []*Comm{a[r], b[r]} {
-			wg.Go(func() {
-				x := make([]float32, 100_000)
-				for range 20 {
-					if i != r {
-						time.Sleep(0)
-					}
-					if err := c.AllReduce(ctx, tensor.Of(x), tensor.Of(x), tensor.Sum); err != nil {
-						t.Error(err)
-						return
-					}
-				}
-			})
-		}
-	}
-	wg.Wait()
-}
-
 func TestUnevenBlocks(t *testing.T) {
 	ctx := context.Background()
 	for _, wire := range []bool{false, true} {

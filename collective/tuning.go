@@ -2,6 +2,7 @@ package collective
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gccl/gccl/collective/tuner"
 	"github.com/gccl/gccl/internal/cpu"
@@ -56,6 +57,9 @@ func (c *Config) tuner(at tuner.Config, geo link.Geometry) (*tuner.Tuner, error)
 func TunerFor(cfg Config, at tuner.Config) (*tuner.Tuner, error) {
 	if at.Size < 1 || at.Hosts != nil && len(at.Hosts) != at.Size {
 		return nil, invalid("%d ranks, %d hosts named", at.Size, len(at.Hosts))
+	}
+	if err := cfg.check(); err != nil {
+		return nil, err
 	}
 	cfg.defaults()
 	c := Comm{cfg: cfg, catalog: catalog()}
@@ -164,10 +168,10 @@ func (c *Comm) Candidates(call Call) ([]tuner.Candidate, error) {
 }
 
 // PrepareAs is Prepare by a given one of the call's [Comm.Candidates] and not by the one that the
-// communicator would choose. All ranks must use the same for the same call.
+// communicator would choose; ErrInvalid if it is none of them. All ranks must use the same for the same call.
 func (c *Comm) PrepareAs(call Call, cand tuner.Candidate) (*Prepared, error) {
-	if call.Kind >= Barrier || cand.Refused != "" || cand.Index < 0 || cand.Index >= len(c.catalog) || c.catalog[cand.Index].Name != cand.Algorithm {
-		return nil, invalid("%v by %v: not a candidate", call, cand)
+	if call.Kind >= Barrier {
+		return nil, invalid("%v by %v: there is nothing to choose", call, cand)
 	}
 	p := &Prepared{c: c, call: call}
 	h := c.queue.put(func() (err error) {
@@ -178,6 +182,12 @@ func (c *Comm) PrepareAs(call Call, cand tuner.Candidate) (*Prepared, error) {
 			return err
 		}
 		key := c.keyFor(&p.call, &c.sh)
+		known, _ := c.tuning.tuner.Explain(c.query(key))
+		if !slices.ContainsFunc(known, func(k tuner.Candidate) bool {
+			return k.Refused == "" && k.Index == cand.Index && k.Algorithm == cand.Algorithm && k.Channels == cand.Channels && k.Chunk == cand.Chunk
+		}) {
+			return invalid("%v by %v: not one of its candidates", call, cand)
+		}
 		p.plan, err = c.compile(key, &c.sh, c.chosen(key, cand))
 		return err
 	})

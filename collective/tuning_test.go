@@ -1,24 +1,17 @@
 package collective
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
-	"github.com/gccl/gccl/bootstrap"
 	"github.com/gccl/gccl/collective/tuner"
 	"github.com/gccl/gccl/internal/cpu"
-	"github.com/gccl/gccl/rdma/loopback"
 	"github.com/gccl/gccl/schedule"
 	"github.com/gccl/gccl/tensor"
 	"github.com/stretchr/testify/require"
@@ -87,42 +80,6 @@ func TestSituation(t *testing.T) {
 	}
 }
 
-// A rank that is set up differently is refused by everybody, with the variable's name and both values.
-func TestSettingsMustAgree(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "tuning.json")
-	require.NoError(t, (&tuner.File{Machine: ThisMachine()}).Save(file))
-	for name, tc := range map[string]struct {
-		set          func(*Config)
-		value, other string
-	}{
-		"GCCL_ALGO":         {func(c *Config) { c.Algo = "allreduce:ring" }, `""`, `"allreduce:ring"`},
-		"GCCL_REPRODUCIBLE": {func(c *Config) { c.Reproducible = true }, `"false"`, `"true"`},
-		"GCCL_TUNING_FILE":  {func(c *Config) { c.TuningFile = file }, `""`, ""},
-		"GCCL_NCHANNELS":    {func(c *Config) { c.Channels = 3 }, `"2"`, `"3"`},
-	} {
-		for who := range 2 {
-			network := loopback.NewNetwork()
-			var wg sync.WaitGroup
-			for r, group := range bootstrap.Local(2) {
-				cfg := Config{Group: group, network: network, yield: runtime.Gosched}
-				if r == who {
-					tc.set(&cfg)
-				}
-				wg.Go(func() {
-					c, err := New(t.Context(), cfg)
-					if err == nil {
-						_ = c.Close()
-					}
-					if !errors.Is(err, ErrMismatch) || !contains(err, name, tc.value, tc.other, "rank 0", "rank 1") {
-						t.Errorf("rank %d, %s set on rank %d: %v", r, name, who, err)
-					}
-				})
-			}
-			wg.Wait()
-		}
-	}
-}
-
 func TestWrongRulesAreRefused(t *testing.T) {
 	_, err := NewLocal(t.Context(), 2, Config{Algo: "allreduce:rign"})
 	require.ErrorIs(t, err, ErrInvalid)
@@ -164,113 +121,6 @@ func TestRulesHold(t *testing.T) {
 	})
 }
 
-// Reproducible: whatever algorithm, channels, windows, buffers and providers, the bits are the same.
-func TestReproducible(t *testing.T) {
-	const count = 1001
-	type result struct {
-		who string
-		b   []byte
-	}
-	for _, n := range []int{3, 5} {
-		first := map[string]result{} // by collective, type and operation
-		differed := false
-		check := func(key, who string, got []byte) error {
-			w, ok := first[key]
-			if !ok {
-				first[key] = result{who, bytes.Clone(got)}
-			} else if !bytes.Equal(w.b, got) {
-				return fmt.Errorf("%s: %s differs from %s", key, who, w.who)
-			}
-			return nil
-		}
-		for name, cfg := range map[string]Config{
-			"plain":        {},
-			"posted":       {noMap: true},
-			"small slots":  {BufferBytes: 2 << 10, Slots: 8, Channels: 3},
-			"two segments": {BufferBytes: 1 << 10, Slots: 4, Channels: 1, noMap: true},
-			"free":         {}, // not reproducible: to see that the others could differ
-		} {
-			cfg.Reproducible, cfg.Timeout = name != "free", time.Minute
-			comms := local(t, n, cfg)
-			var mu sync.Mutex
-			each(t, comms, func(c *Comm) error {
-				for _, registered := range []bool{false, true} {
-					if registered && name != "plain" {
-						continue
-					}
-					for _, dt := range []tensor.DType{tensor.Float32, tensor.Float16, tensor.BFloat16, tensor.Float8E5M2} {
-						src, dst, err := randoms(c, dt, count*n, registered)
-						if err != nil {
-							return err
-						}
-						for _, kind := range []Kind{AllReduce, ReduceScatter, Reduce, Scan, Exscan} {
-							for _, op := range []tensor.Op{tensor.Sum, tensor.Prod, tensor.Avg, tensor.PreMulSum(0.3)} {
-								if op == tensor.Avg && !kind.finishes() {
-									continue
-								}
-								call := Call{Kind: kind, Src: src.Slice(0, count), Dst: dst.Slice(0, count), Op: op}
-								if kind == ReduceScatter {
-									call.Src = src
-								}
-								cands, err := c.Candidates(call)
-								if err != nil {
-									return err
-								}
-								for _, cand := range cands {
-									if cand.Refused != "" {
-										continue
-									}
-									p, err := c.PrepareAs(call, cand)
-									if err != nil {
-										return err
-									}
-									if err := p.Run(context.Background()); err != nil {
-										return err
-									}
-									if c.rank == 0 && kind == Exscan || c.rank > 0 && kind == Reduce {
-										continue
-									}
-									key := fmt.Sprintf("%d ranks, rank %d: %v %v %v", n, c.rank, kind, dt, op)
-									mu.Lock()
-									err = check(key, fmt.Sprintf("%s registered %v %v", name, registered, cand), call.Dst.Bytes())
-									if err != nil && name == "free" {
-										differed, err = true, nil
-									}
-									mu.Unlock()
-									if err != nil {
-										return err
-									}
-								}
-							}
-						}
-					}
-				}
-				return nil
-			})
-		}
-		require.True(t, differed, "without Reproducible nothing differs either: the test could not fail")
-	}
-}
-
-// randoms are a source of random numbers near 1, the rank's own, and a destination.
-func randoms(c *Comm, dt tensor.DType, count int, registered bool) (src, dst tensor.Tensor, err error) {
-	for _, t := range []*tensor.Tensor{&src, &dst} {
-		if registered {
-			*t, err = c.Alloc(context.Background(), dt, count)
-		} else {
-			*t, err = tensor.FromBytes(dt, make([]byte, count*dt.Size()))
-		}
-		if err != nil {
-			return src, dst, err
-		}
-	}
-	rng := rand.New(rand.NewPCG(uint64(c.rank), uint64(dt)))
-	for i := range count {
-		copy(src.Slice(i, i+1).Bytes(), encode(dt, rng.NormFloat64()+0.5))
-	}
-	return src, dst, nil
-}
-
 // Every candidate of every collective runs, gives what the chosen one gives, and is refused where it
 // does not belong.
 func TestPrepareAs(t *testing.T) {
@@ -307,6 +157,18 @@ func TestPrepareAs(t *testing.T) {
 				}
 				if !slices.Equal(want, y[:out*1000]) {
 					return fmt.Errorf("%v by %v differs from the chosen one", coll, cand)
+				}
+			}
+			for name, wrong := range map[string]func(*tuner.Candidate){
+				"channels": func(k *tuner.Candidate) { k.Channels = 9 },
+				"chunk":    func(k *tuner.Candidate) { k.Chunk = 12345 },
+				"index":    func(k *tuner.Candidate) { k.Index = len(c.catalog) },
+				"name":     func(k *tuner.Candidate) { k.Algorithm = "ring.Nothing" },
+			} {
+				k := cands[0]
+				wrong(&k)
+				if _, err := c.PrepareAs(call, k); !errors.Is(err, ErrInvalid) {
+					return fmt.Errorf("a candidate with another %s was taken: %v", name, err)
 				}
 			}
 			e, err := c.TuningEntry(call, cands[0], 1234)

@@ -109,8 +109,8 @@ func TestWrongFlags(t *testing.T) {
 		"plan allreduce --algo rng":             `no algorithm for allreduce is called "rng"`,
 		"plan allreduce -n 4 --hosts 2,3":       "add up to 4",
 		"plan allreduce -n 4 --hosts 2":         "2 ranks, not 4",
-		"plan allreduce -n 0":                   "0 ranks",
-		"plan broadcast -n 2 --root 2":          "root",
+		"plan allreduce -n 0":                   "at least one rank",
+		"plan broadcast -n 2 --root 2":          "need a rank from 0 to 1",
 		"plan allreduce --rank 9":               "rank",
 		"plan allreduce --local pigeon":         "pigeon",
 		"plan allreduce --bytes x":              "not a number",
@@ -310,7 +310,27 @@ func TestPerf(t *testing.T) {
 	out, errs, code = program(t, "perf", "allreduce", "--ranks", "4")
 	require.Equal(t, 1, code)
 	require.Empty(t, out)
-	require.Regexp(t, `^gccl: rank \d: .*7 slots.*\n$`, errs)
+	require.Regexp(t, `^gccl: rank \d: .*GCCL_SLOTS="7".*power of two.*\n$`, errs)
+}
+
+// Wrong numbers of ranks are refused before anything is printed.
+func TestWrongRanks(t *testing.T) {
+	cleanEnvironment(t)
+	for want, args := range map[string][]string{
+		"-n 0: need at least one rank":          {"plan", "allreduce", "-n", "0"},
+		"-n -1: need at least one rank":         {"plan", "allreduce", "-n", "-1", "--explain"},
+		"--rank 9: need a rank from 0 to 1":     {"plan", "allreduce", "--rank", "9"},
+		"-r 2: need a rank from 0 to 1":         {"plan", "broadcast", "-r", "2"},
+		"--ranks 0: need at least one rank":     {"perf", "allreduce", "--ranks", "0"},
+		"--ranks -2: need at least one rank":    {"perf", "allreduce", "--ranks", "-2"},
+		"--ranks -1: need at least one rank":    {"tune", "--ranks", "-1"},
+		"--ranks 1: pingpong needs two ranks":   {"perf", "pingpong", "--ranks", "1"},
+		"pingpong needs two ranks: use --ranks": {"perf", "pingpong"},
+	} {
+		out, _, err := gccl(t, args...)
+		require.ErrorContains(t, err, want)
+		require.Empty(t, out)
+	}
 }
 
 func TestTuneWritesWhatPlanReads(t *testing.T) {

@@ -56,8 +56,14 @@ func perfCommand() *cobra.Command {
 			if err := o.parse(minS, maxS, stepS, sizes); err != nil {
 				return err
 			}
+			if err := wantRanks(cmd, o.Ranks); err != nil {
+				return err
+			}
 			if err := rankOptions(&o); err != nil {
 				return err
+			}
+			if o.Ranks == 1 && o.Collective == "pingpong" {
+				return fmt.Errorf("--ranks 1: pingpong needs two ranks")
 			}
 			if o.Ranks > 0 {
 				child := o

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime/pprof"
@@ -26,6 +27,9 @@ func perfRank(ctx context.Context, o *perfOptions) error {
 	comm, err := connect(ctx, func(*collective.Config) {})
 	if err != nil {
 		return err
+	}
+	if o.Collective == "pingpong" && comm.Size() < 2 {
+		return errors.Join(errors.New("pingpong needs two ranks: use --ranks 2"), comm.Close())
 	}
 	if o.Profile != "" && comm.Rank() == 0 {
 		f, err := os.Create(o.Profile)

@@ -59,6 +59,14 @@ func (o *planOptions) run(out io.Writer, name string) error {
 	if err != nil {
 		return fmt.Errorf("%w; there are %v", err, schedule.Collectives())
 	}
+	switch {
+	case o.ranks < 1:
+		return fmt.Errorf("-n %d: need at least one rank", o.ranks)
+	case o.rank < -1 || o.rank >= o.ranks:
+		return fmt.Errorf("--rank %d: need a rank from 0 to %d, or -1 for all", o.rank, o.ranks-1)
+	case coll.Rooted() && (o.root < 0 || o.root >= o.ranks):
+		return fmt.Errorf("-r %d: need a rank from 0 to %d", o.root, o.ranks-1)
+	}
 	bytes, err := collective.ParseBytes(o.bytes)
 	if err != nil {
 		return err
@@ -98,15 +106,16 @@ func (o *planOptions) run(out io.Writer, name string) error {
 			ranks = append(ranks, r)
 		}
 	}
-	fmt.Fprintf(out, "# %s%s: %s\n", info.Name, sideBySide(channels), info.Formula)
+	text := fmt.Sprintf("# %s%s: %s\n", info.Name, sideBySide(channels), info.Formula)
 	for _, r := range ranks {
 		s, err := info.Make(r, o.ranks, shape)
 		if err != nil {
 			return err
 		}
-		fmt.Fprint(out, schedule.Channels(s, channels))
+		text += fmt.Sprint(schedule.Channels(s, channels))
 	}
-	return nil
+	_, err = io.WriteString(out, text)
+	return err
 }
 
 // tuner is what a communicator of the environment's settings would choose by; --algo takes the place

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/gccl/gccl/internal/launch"
+	"github.com/spf13/cobra"
 )
 
 // rankEnv carries the options of perf and tune, as JSON, to the processes that are their ranks.
@@ -75,6 +76,14 @@ func (r *rankErrors) explain(err error) error {
 		return &launch.ExitError{Rank: e.Rank, Code: e.Code, Err: errors.New(r.said[e.Rank])}
 	}
 	return err
+}
+
+// wantRanks refuses a --ranks that asks for none.
+func wantRanks(cmd *cobra.Command, ranks int) error {
+	if cmd.Flags().Changed("ranks") && ranks < 1 {
+		return fmt.Errorf("--ranks %d: need at least one rank", ranks)
+	}
+	return nil
 }
 
 func oneLine(err error) string { return strings.ReplaceAll(fmt.Sprint(err), "\n", "; ") }

@@ -50,6 +50,9 @@ func tuneCommand() *cobra.Command {
 					return err
 				}
 			}
+			if err := wantRanks(cmd, o.Ranks); err != nil {
+				return err
+			}
 			if err := rankOptions(&o); err != nil {
 				return err
 			}

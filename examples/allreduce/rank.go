@@ -35,10 +35,10 @@ func process(ctx context.Context, o *options) int {
 // join finds the other ranks, does the work and leaves.
 func join(ctx context.Context, o *options) (rank int, err error) {
 	cfg, err := collective.ConfigFromEnv(os.LookupEnv)
-	if err != nil {
-		return 0, err
-	}
 	rank = cfg.Bootstrap.Rank
+	if err != nil {
+		return rank, err
+	}
 	cfg.Timeout = o.Timeout
 	if o.Provider != "auto" { // GCCL_PROVIDER has its say otherwise
 		cfg.Provider = o.Provider

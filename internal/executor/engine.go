@@ -55,6 +55,7 @@ type Engine struct {
 	ears      ears
 	strays    strays
 	suspect   *link.Notice // a peer was gone at the last check, and nothing has moved since
+	failed    *lane        // whose step failed, or waits for the peer that is gone
 
 	// Lists of the current piece, kept to save allocations.
 	srcs [][]byte
@@ -177,6 +178,7 @@ func (e *Engine) advanceAll() (moved bool, err error) {
 		}
 		m, err := e.advance(l)
 		if err != nil {
+			e.failed = l
 			return moved, err
 		}
 		moved = moved || m
@@ -217,7 +219,7 @@ func (e *Engine) start(jobs []*Job) {
 		}
 		off += (j.Plan.scratch + 63) &^ 63
 	}
-	e.left, e.suspect, e.waiting = 0, nil, time.Time{}
+	e.left, e.suspect, e.failed, e.waiting = 0, nil, nil, time.Time{}
 	for i := range e.lanes {
 		if !e.lanes[i].over {
 			e.left++
@@ -300,9 +302,7 @@ func (e *Engine) advance(l *lane) (moved bool, err error) {
 			}
 			_, l.size = a.length.at(l.window, l.job.Plan.Layout.Elem)
 			l.done, l.placed = 0, 0
-			if l.job.Plan.Layout.Pairwise {
-				l.call = pairCall(&l.job.Args.Call, l.size, l.job.Plan.Layout.Elem)
-			}
+			l.expects(a)
 		}
 		step, err := e.fire(l, a)
 		if err != nil || !step {
@@ -472,43 +472,4 @@ func (e *Engine) lend(l *lane, a *action, call *link.Call) (ok, tried bool) {
 	}
 	l.done, l.lent = l.size, true
 	return true, true
-}
-
-// answer notes where a peer lets this lane place results.
-func (l *lane) answer(rank int, b []byte) {
-	if len(l.answers) <= rank {
-		l.answers = append(l.answers, make([][]byte, rank+1-len(l.answers))...)
-	}
-	l.answers[rank] = b
-}
-
-// place returns the peer's memory for the rest of the i-th send of an action, if its result may be
-// placed there: the finished chunk of Out goes to the same chunk of the peer's Out.
-func (e *Engine) place(l *lane, a *action, i int) []byte {
-	if !a.placeable || l.size > link.MaxMessage {
-		return nil
-	}
-	r := a.sendTo[i].Rank
-	if r >= len(l.answers) || l.answers[r] == nil {
-		return nil
-	}
-	off, _ := a.dst.at(l.window, l.job.Plan.Layout.Elem)
-	b := l.answers[r]
-	if off+l.size > len(b) {
-		return nil
-	}
-	return b[off+l.done : off+l.size]
-}
-
-// notify tells the peers whose memory was written. It reports whether all have been told.
-func (e *Engine) notify(l *lane, a *action, call *link.Call) bool {
-	for i := -l.placed - 1; i < len(a.sends); i++ {
-		l.placed = -i - 1
-		r := a.sendTo[i].Rank
-		if r < len(l.answers) && l.answers[r] != nil && !a.sends[i].Placed(l.size, call) {
-			return false
-		}
-	}
-	l.placed = 0
-	return true
 }

@@ -61,7 +61,7 @@ func (e *Engine) awaited(l *lane, at *LaneAt) {
 		return
 	}
 	for k, r := range a.receives {
-		if m, _ := r.Peek(&l.call); m == nil {
+		if m, _ := r.Peek(l.expects(a)); m == nil {
 			at.add(a.recvFrom[k])
 		}
 	}

@@ -19,3 +19,12 @@ func pairCall(c *link.Call, size, elem int) link.Call {
 	n := uint64(size / elem)
 	return link.Call{FP: c.FP ^ (n+1)*0x9e3779b97f4a7c15, A: c.A, B: c.B&^(1<<48-1) | n}
 }
+
+// expects is what messages of the lane's action carry, whether it has begun or not.
+func (l *lane) expects(a *action) *link.Call {
+	if p := l.job.Plan; p.Layout.Pairwise {
+		_, size := a.length.at(l.window, p.Layout.Elem)
+		l.call = pairCall(&l.job.Args.Call, size, p.Layout.Elem)
+	}
+	return &l.call
+}

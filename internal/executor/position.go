@@ -4,26 +4,29 @@ import "fmt"
 
 // At is where a run stands.
 type At struct {
+	Job               *Job
 	Lane, Step, Steps int
 	Doing             string // the step in words
 }
 
-// Position returns where the first lane that has not finished stands; ok is false if all have.
+// Position returns where the lane that failed stands, or the first one that has not finished; ok is
+// false if all have.
 func (e *Engine) Position() (at At, ok bool) {
+	at.Step = -1
 	for i := range e.lanes {
 		l := &e.lanes[i]
-		if !l.live() {
+		if !l.live() || ok && l != e.failed {
 			continue
 		}
 		p := l.job.Plan
 		a := &l.acts[l.at]
-		at = At{Lane: i - l.first + p.laneBase, Steps: p.windows * len(l.acts), Step: l.window*len(l.acts) + l.at + 1}
+		at = At{Job: l.job, Lane: i - l.first + p.laneBase, Steps: p.windows * len(l.acts), Step: l.window*len(l.acts) + l.at + 1}
 		if at.Doing = a.words(); l.held {
 			at.Doing = heldWords
 		}
-		return at, true
+		ok = true
 	}
-	return At{Step: -1}, false
+	return at, ok
 }
 
 // heldWords describe what a lane does before its window is there.
@@ -75,7 +78,7 @@ func (e *Engine) WaitsFor(ranks []int) []int {
 		}
 		a := &l.acts[l.at]
 		for k, r := range a.receives {
-			if m, _ := r.Peek(&l.call); m == nil {
+			if m, _ := r.Peek(l.expects(a)); m == nil {
 				add(a.recvFrom[k].Rank)
 			}
 		}

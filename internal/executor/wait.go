@@ -144,36 +144,45 @@ func (e *Engine) check(ctx context.Context, now time.Time, timeout time.Duration
 func (e *Engine) gone() *link.Notice {
 	for i := range e.lanes {
 		l := &e.lanes[i]
-		if !l.live() && !l.lent {
-			continue
+		if n := l.gone(); n != nil {
+			e.failed = l
+			return n
 		}
-		if l.over {
-			for j := range l.acts {
-				a := &l.acts[j]
-				for k, s := range a.sends {
-					if n := a.sendTo[k].Gone(); n != nil && !s.Drained() {
-						return n
-					}
-				}
-			}
-			continue
+	}
+	return nil
+}
+
+// gone returns the end of a peer that the lane waits for.
+func (l *lane) gone() *link.Notice {
+	if l.over {
+		if !l.lent {
+			return nil
 		}
-		if l.held {
-			continue // it is noticed by the steps to come
-		}
-		a := &l.acts[l.at]
-		for k, r := range a.receives {
-			if n := a.recvFrom[k].Gone(); n != nil {
-				if m, _ := r.Peek(&l.call); m == nil {
+		for j := range l.acts {
+			a := &l.acts[j]
+			for k, s := range a.sends {
+				if n := a.sendTo[k].Gone(); n != nil && !s.Drained() {
 					return n
 				}
 			}
 		}
-		for k, s := range a.sends {
-			if n := a.sendTo[k].Gone(); n != nil {
-				if _, ok := s.Reserve(link.InlineBytes); !ok {
-					return n
-				}
+		return nil
+	}
+	if !l.live() || l.held { // what is held is noticed by the steps to come
+		return nil
+	}
+	a := &l.acts[l.at]
+	for k, r := range a.receives {
+		if n := a.recvFrom[k].Gone(); n != nil {
+			if m, _ := r.Peek(l.expects(a)); m == nil {
+				return n
+			}
+		}
+	}
+	for k, s := range a.sends {
+		if n := a.sendTo[k].Gone(); n != nil {
+			if _, ok := s.Reserve(link.InlineBytes); !ok {
+				return n
 			}
 		}
 	}

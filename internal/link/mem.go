@@ -20,7 +20,8 @@ type memSender struct {
 	next     uint32       // sequence number of the next message
 	consumed uint32       // latest known credit
 	back     *memReceiver // of the other direction
-	lentTo   uint32       // one past the latest lent message
+	lending  bool         // a lent message may not have been consumed
+	lentTo   uint32       // then: one past the latest
 	room     int          // bytes of the current reservation
 	at       int          // its offset in the slot
 	spots    []int        // per slot, where the next long message goes
@@ -119,7 +120,7 @@ func (s *memSender) Lend(span, answer Place, n int, c *Call) bool {
 	h := s.headers[s.next&s.mask]
 	h.inline = [4]uint64{span.Window, span.Offset, answer.Window, answer.Offset}
 	s.publish(n, lent, c)
-	s.lentTo = s.next
+	s.lending, s.lentTo = true, s.next
 	return true
 }
 
@@ -132,11 +133,15 @@ func (s *memSender) Placed(n int, c *Call) bool {
 }
 
 func (s *memSender) Drained() bool {
-	if int32(s.consumed-s.lentTo) >= 0 {
-		return true
+	// Counted back from next, because sequence numbers wrap: the message is out while the receiver is
+	// further behind than it.
+	if s.lending && s.next-s.consumed > s.next-s.lentTo {
+		s.refresh()
+		s.lending = s.next-s.consumed > s.next-s.lentTo
+	} else {
+		s.lending = false
 	}
-	s.refresh()
-	return int32(s.consumed-s.lentTo) >= 0
+	return !s.lending
 }
 
 // store makes v visible to the peer, after what was stored before.
@@ -206,11 +211,15 @@ func (r *memReceiver) Advance(n int) {
 	}
 }
 
+// wordEvery is how many messages may pass before the credit word is stored although messages bring the
+// credit: a word half of all numbers old would look like one ahead (refresh).
+const wordEvery = 1 << 20
+
 // free returns the slot of the message at next: some at a time, but that of a lent span at once.
 func (r *memReceiver) free() {
 	h := r.headers[r.next&r.mask]
 	r.next++
-	if r.next-r.credited < r.batch {
+	if r.next-r.credited < r.batch && r.next&(wordEvery-1) != 0 {
 		if _, k := parsePublication(h.pub.Load()); k != lent {
 			return
 		}

@@ -3,6 +3,7 @@ package link
 import (
 	"encoding/binary"
 	"fmt"
+	"unicode/utf8"
 )
 
 // Cause says why a rank gave a communicator up.
@@ -35,15 +36,23 @@ const noticeHeader = 8 + 2 + 4 + 4 + 2
 const maxNoticeText = noticeBytes - noticeHeader
 
 func (n *Notice) encode(b []byte) {
-	text := n.Text
-	if len(text) > maxNoticeText {
-		text = text[:maxNoticeText]
-	}
+	text := cut(n.Text, maxNoticeText)
 	binary.LittleEndian.PutUint16(b[8:], uint16(n.Cause))
 	binary.LittleEndian.PutUint32(b[10:], uint32(n.From))
 	binary.LittleEndian.PutUint32(b[14:], uint32(n.Culprit))
 	binary.LittleEndian.PutUint16(b[18:], uint16(len(text)))
 	copy(b[noticeHeader:], text)
+}
+
+// cut is the longest beginning of s of at most n bytes that ends where a character does.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n]
 }
 
 func decodeNotice(b []byte, from, size int) (*Notice, error) {

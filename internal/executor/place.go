@@ -1,0 +1,44 @@
+package executor
+
+import (
+	"github.com/gccl/gccl/internal/link"
+)
+
+// answer notes where a peer lets this lane place results.
+func (l *lane) answer(rank int, b []byte) {
+	if len(l.answers) <= rank {
+		l.answers = append(l.answers, make([][]byte, rank+1-len(l.answers))...)
+	}
+	l.answers[rank] = b
+}
+
+// place returns the peer's memory for the rest of the i-th send of an action, if its result may be
+// placed there: the finished chunk of Out goes to the same chunk of the peer's Out.
+func (e *Engine) place(l *lane, a *action, i int) []byte {
+	if !a.placeable || l.size > link.MaxMessage {
+		return nil
+	}
+	r := a.sendTo[i].Rank
+	if r >= len(l.answers) || l.answers[r] == nil {
+		return nil
+	}
+	off, _ := a.dst.at(l.window, l.job.Plan.Layout.Elem)
+	b := l.answers[r]
+	if off+l.size > len(b) {
+		return nil
+	}
+	return b[off+l.done : off+l.size]
+}
+
+// notify tells the peers whose memory was written. It reports whether all have been told.
+func (e *Engine) notify(l *lane, a *action, call *link.Call) bool {
+	for i := -l.placed - 1; i < len(a.sends); i++ {
+		l.placed = -i - 1
+		r := a.sendTo[i].Rank
+		if r < len(l.answers) && l.answers[r] != nil && !a.sends[i].Placed(l.size, call) {
+			return false
+		}
+	}
+	l.placed = 0
+	return true
+}
