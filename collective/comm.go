@@ -37,19 +37,18 @@ type Comm struct {
 	queue queue
 
 	// What follows belongs to whoever holds the turn (queue).
-	seq      uint64
-	p2pSeq   []transferSeq
-	plans    map[planKey]*planned
-	lastPlan *planned
-	lastCall callKey // what lastPlan was made for
-	sh       shape
-	job      executor.Job
-	jobs     [1]*executor.Job
-	windows  windows
-	flight   flight
-	accel    accel
-	pulse    stopper
-	tending  atomic.Bool // the pulse has the turn, or is about to take it, for a moment
+	seq     uint64
+	p2pSeq  []transferSeq
+	plans   map[planKey]*planned
+	recent  [Recv + 1]recent // the latest call of each kind
+	sh      shape
+	job     executor.Job
+	jobs    [1]*executor.Job
+	windows windows
+	flight  flight
+	accel   accel
+	pulse   stopper
+	tending atomic.Bool // the pulse has the turn, or is about to take it, for a moment
 
 	broken    atomic.Pointer[StepError]
 	closed    atomic.Bool

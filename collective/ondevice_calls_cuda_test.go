@@ -187,7 +187,7 @@ func TestWindowsOverlap(t *testing.T) {
 				return err
 			}
 			require.True(t, all(mem, 2))
-			require.Greater(t, c.lastPlan.plan.Windows(), 3)
+			require.Greater(t, c.recent[AllReduce].plan.plan.Windows(), 3)
 			return nil
 		})
 	}

@@ -118,7 +118,7 @@ func TestTableOnDevices(t *testing.T) {
 					}
 					mu.Lock()
 					staged++
-					windows = max(windows, c.lastPlan.plan.Windows())
+					windows = max(windows, c.recent[Kind(tc.info.Collective)].plan.plan.Windows())
 					mu.Unlock()
 				}
 				return nil

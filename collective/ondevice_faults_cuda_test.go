@@ -100,7 +100,7 @@ func TestDeviceFaultsInTheCall(t *testing.T) {
 			d, _ := gpus[0].floats(t, 0, 1<<20)
 			tensors := []tensor.Tensor{d, tensor.Of(h)}
 			each(t, comms, func(c *Comm) error { return c.AllReduce(ctx, tensors[c.rank], tensors[c.rank], tensor.Sum) })
-			tt.fault(f, comms[0].lastPlan.plan.Windows())
+			tt.fault(f, comms[0].recent[AllReduce].plan.plan.Windows())
 			comms[1].cfg.Timeout = time.Minute
 			var wg sync.WaitGroup
 			for r, c := range comms {

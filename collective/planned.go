@@ -49,13 +49,19 @@ type callKey struct {
 	root, peer    int
 }
 
-// ready checks a call and returns its plan. A call like the one before it only has its addresses
-// checked: what makes small messages fast.
+// recent is a call with its plan. The zero key is no call's.
+type recent struct {
+	key  callKey
+	plan *planned
+}
+
+// ready checks a call and returns its plan. A call like the one before it of its kind only has its
+// addresses checked: what makes small messages fast.
 func (c *Comm) ready(call *Call) (*planned, error) {
 	key := callKey{call.Kind, call.Src.DType(), call.Dst.DType(), c.registered(call), call.Op, tensor.Compare(call.Dst, call.Src),
 		call.Src.Len(), call.Dst.Len(), call.Root, call.Peer}
-	if key == c.lastCall && key.kind != 0 && call.Counts == nil && call.RecvCounts == nil {
-		return c.lastPlan, nil
+	if key.kind > 0 && key.kind <= Recv && key == c.recent[key.kind].key && call.Counts == nil && call.RecvCounts == nil {
+		return c.recent[key.kind].plan, nil
 	}
 	if err := c.check(call, &c.sh); err != nil {
 		return nil, err
@@ -64,9 +70,10 @@ func (c *Comm) ready(call *Call) (*planned, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.lastCall = key; p.key.uneven || key.overlap == tensor.Partial {
-		c.lastCall = callKey{}
+	if p.key.uneven || key.overlap == tensor.Partial {
+		key = callKey{}
 	}
+	c.recent[call.Kind] = recent{key, p}
 	return p, nil
 }
 
@@ -87,14 +94,12 @@ func (c *Comm) keyFor(call *Call, sh *shape) planKey {
 
 // planFor returns the plan of a checked call, from the cache if it is there.
 func (c *Comm) planFor(call *Call, sh *shape) (*planned, error) {
-	c.lastCall = callKey{} // lastPlan may become another's: only ready pairs them again
 	key := c.keyFor(call, sh)
-	if p := c.lastPlan; p != nil && p.key == key && (!key.uneven || p.shape.same(sh)) {
+	if p := c.recent[key.kind].plan; p != nil && p.key == key && (!key.uneven || p.shape.same(sh)) {
 		return p, nil
 	}
 	if !key.uneven {
 		if p := c.plans[key]; p != nil {
-			c.lastPlan = p
 			return p, nil
 		}
 	}
@@ -108,7 +113,6 @@ func (c *Comm) planFor(call *Call, sh *shape) (*planned, error) {
 		}
 		c.plans[key] = p
 	}
-	c.lastPlan = p
 	return p, nil
 }
 

@@ -260,6 +260,6 @@ func (c *Comm) retune(rules string) error {
 		return err
 	}
 	clear(c.plans)
-	c.lastPlan = nil
+	clear(c.recent[:])
 	return c.tune()
 }

@@ -173,7 +173,7 @@ func (c *Comm) Free(t tensor.Tensor) error {
 				continue
 			}
 			c.windows.list = append(c.windows.list[:i], c.windows.list[i+1:]...)
-			c.lastPlan, c.lastCall = nil, callKey{}
+			clear(c.recent[:])
 			for r := range c.size {
 				if p := c.mesh.Peer(r); p != nil {
 					p.DropWindow(w.id)

@@ -127,8 +127,8 @@ func (g *Gone) Error() string { return g.Notice.Text }
 // counted from when the run first has to wait.
 func (e *Engine) Run(ctx context.Context, timeout time.Duration, jobs []*Job) error {
 	e.start(jobs)
-	if len(jobs) == 1 && e.sprints && e.left == 1 && jobs[0].Plan.small && jobs[0].Args.Stage == nil {
-		if err := e.sprint(&e.lanes[0]); err != nil || e.left == 0 {
+	if len(jobs) == 1 && e.sprints && jobs[0].Plan.small && jobs[0].Args.Stage == nil {
+		if err := e.sprint(); err != nil || e.left == 0 {
 			return err
 		}
 	}

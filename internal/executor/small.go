@@ -9,50 +9,57 @@ import (
 // usual pace.
 const sprintPolls = 256
 
-// fitsInline reports whether every transfer of the plan fits into a message's header. Nothing is ever cut,
-// lent or placed then, and there is one lane and one window: the position is the action's number.
+// fitsInline reports whether every transfer of the plan fits into a message's header, in one window.
+// Nothing is ever cut, lent or placed then.
 func (p *Plan) fitsInline() bool {
-	if p.windows != 1 || len(p.lanes) != 1 {
+	if p.windows != 1 {
 		return false
 	}
-	for i := range p.lanes[0] {
-		if p.lanes[0][i].bytes > link.InlineBytes {
-			return false
+	for _, acts := range p.lanes {
+		for i := range acts {
+			if acts[i].bytes > link.InlineBytes {
+				return false
+			}
 		}
 	}
 	return true
 }
 
-// sprint carries out the actions of a small plan as long as none has to wait for long. It does what
-// advance and fire would do, without what they keep for transfers that take several pieces, lanes or
-// windows: half of what a message of 8 bytes costs. Where it stops, they go on.
-func (e *Engine) sprint(l *lane) error {
-	for polls := 0; ; {
-		a := &l.acts[l.at]
-		did, err := e.dash(l, a)
-		if err != nil {
-			return err
-		}
-		switch {
-		case did == done:
-			if l.at++; l.at < len(l.acts) {
+// sprint carries out the actions of a small plan, whose lanes alone are the engine's, as long as none
+// has to wait for long. It does what advance and fire would do, without what they keep for transfers
+// that take several pieces or windows: half of what a message of 8 bytes costs. Where it stops, they
+// go on.
+func (e *Engine) sprint() error {
+	for polls := 0; polls < sprintPolls; polls++ {
+		for i := range e.lanes {
+			l := &e.lanes[i]
+			for !l.over {
+				a := &l.acts[l.at]
+				if !e.ready(l, a) {
+					break
+				}
+				did, err := e.dash(l, a)
+				if err != nil || did == unfit {
+					return err
+				}
+				if did == waits {
+					break
+				}
 				polls = 0
-				continue
+				if e.next(l, a); l.over {
+					l.job.left--
+					e.left--
+				}
 			}
-			l.at, l.window, l.over = 0, 1, true
-			l.job.left--
-			e.left--
-			return nil
-		case did == unfit:
-			return nil
 		}
-		if polls++; polls >= sprintPolls {
+		if e.left == 0 {
 			return nil
 		}
 		if polls > hotSpins {
 			cpu.Pause(1)
 		}
 	}
+	return nil
 }
 
 // What dash did.

@@ -104,6 +104,7 @@ func (s *memSender) publish(n int, k kind, c *Call) {
 	store(&h.pub, publication(s.next, s.back.next, n, k), s.lazy)
 	s.back.credited = s.back.next
 	s.next++
+	cpu.PrefetchWrite(&s.headers[s.next&s.mask].pub) // which the peer has read: the next call finds it here
 	s.ep.Signal()
 }
 

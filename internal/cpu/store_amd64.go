@@ -12,3 +12,8 @@ import "sync/atomic"
 //
 //go:noescape
 func StoreRelease(p *atomic.Uint64, v uint64)
+
+// PrefetchWrite has the processor take the cache line of p, for a store to come.
+//
+//go:noescape
+func PrefetchWrite(p *atomic.Uint64)

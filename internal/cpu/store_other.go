@@ -6,3 +6,6 @@ import "sync/atomic"
 
 // StoreRelease is p.Store where the processor has nothing cheaper.
 func StoreRelease(p *atomic.Uint64, v uint64) { p.Store(v) }
+
+// PrefetchWrite does nothing here.
+func PrefetchWrite(*atomic.Uint64) {}
