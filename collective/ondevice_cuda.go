@@ -195,11 +195,3 @@ func settle(ctx context.Context, e *cuda.Event) error {
 		}
 	}
 }
-
-// bounded is a context that ends with ctx, or when a call has lasted too long.
-func (c *Comm) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	if c.cfg.Timeout > 0 {
-		return context.WithTimeout(ctx, c.cfg.Timeout)
-	}
-	return context.WithCancel(ctx)
-}
