@@ -41,8 +41,8 @@ test-launchers: ## the example under real srun, sbatch and mpirun, and ranks tha
 	cd bootstrap/etcd && $(GO) test -count=1 ./...
 
 .PHONY: chaos
-chaos: ## kill ranks at random moments, at length
-	$(GO) test -count=1 -run 'Kill|Chaos' ./collective -thorough
+chaos: ## faults at every step of every algorithm, ranks killed and stopped at random moments (FLAGS="-campaign 1000")
+	$(GO) test -count=1 -timeout 60m -v -run 'Kill|Campaign|Chaos|Storm|Mismatch|Bounded|Stopped' ./collective -thorough $(FLAGS)
 
 .PHONY: lint
 lint: ## gofmt, go vet for all platforms, generated files

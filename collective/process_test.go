@@ -32,12 +32,16 @@ var works = map[string]func(ctx context.Context, c *collective.Comm) error{
 	"shrink":       workShrink,
 	"mismatch":     workMismatch,
 	"deadlocks":    workDeadlocks,
+	"bounds":       workBounds,
+	"campaign":     workCampaign,
 }
 
 // alone are works of processes that make their communicators themselves, or none.
 var alone = map[string]func(ctx context.Context) error{
 	"init":      workInit,
 	"strangers": workStrangers,
+	"storm":     workStorm,
+	"confined":  workConfined,
 }
 
 func TestMain(m *testing.M) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/gccl/gccl/bootstrap"
 	"github.com/gccl/gccl/internal/recovery"
@@ -121,11 +122,20 @@ func (c *Comm) openSession() {
 	c.standby.session = recovery.Open(cfg)
 }
 
+// causeFirst is how long a call in flight has to find out why another rank recovers, before it is ended:
+// what it waits for, or the notice that the other rank left, says more.
+const causeFirst = 100 * time.Millisecond
+
 // called is told that another rank takes part in an agreement.
 func (c *Comm) called(rank int, op uint8) {
-	if op == opShrink && c.broken.Load() == nil {
-		c.Revoke(fmt.Errorf("%s recovers", c.describe(rank)))
+	if op != opShrink {
+		return
 	}
+	time.AfterFunc(causeFirst, func() {
+		if c.broken.Load() == nil {
+			c.Revoke(fmt.Errorf("%s recovers", c.describe(rank)))
+		}
+	})
 }
 
 // close leaves all agreements. Ranks that are in one go on without this one.

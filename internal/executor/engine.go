@@ -53,7 +53,7 @@ type Engine struct {
 	since     time.Time // when polling in vain began
 	waiting   time.Time // when the run first had to wait
 	ears      ears
-	strays    strays
+	strayAt   time.Time    // when it last looked for strays
 	suspect   *link.Notice // a peer was gone at the last check, and nothing has moved since
 	failed    *lane        // whose step failed, or waits for the peer that is gone
 
@@ -144,7 +144,6 @@ func (e *Engine) Run(ctx context.Context, timeout time.Duration, jobs []*Job) er
 			return err
 		}
 		if e.left == 0 && e.drained() {
-			e.ended(jobs)
 			return nil
 		}
 		if moved {

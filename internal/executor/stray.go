@@ -14,34 +14,18 @@ import (
 // strayEvery is how often.
 const strayEvery = time.Millisecond
 
-// strays are when the engine last looked, and the number of the latest collective that has ended.
-type strays struct {
-	at   time.Time
-	last uint32
-	any  bool // one has ended
-}
-
 // number is the sequence number of a call (docs/wire.md, Header).
 func number(c *link.Call) uint32 { return uint32(c.A) }
 
 // collective reports whether the job is not a transfer, whose sequence numbers are others.
 func (e *Engine) collective(j *Job) bool { return j.Plan.laneBase < e.mesh.Geometry().Lanes-1 }
 
-// ended notes the end of a run.
-func (e *Engine) ended(jobs []*Job) {
-	for _, j := range jobs {
-		if e.collective(j) {
-			e.strays.last, e.strays.any = number(&j.Args.Call), true
-		}
-	}
-}
-
 // stray returns a *link.Mismatch if some peer has sent what contradicts the calls in progress.
 func (e *Engine) stray(now time.Time) error {
-	if now.Sub(e.strays.at) < strayEvery {
+	if now.Sub(e.strayAt) < strayEvery {
 		return nil
 	}
-	e.strays.at = now
+	e.strayAt = now
 	for r := range e.mesh.Size() {
 		p := e.mesh.Peer(r)
 		for lane := 0; p != nil && lane < e.mesh.Geometry().Lanes-1; lane++ {
@@ -55,24 +39,28 @@ func (e *Engine) stray(now time.Time) error {
 	return nil
 }
 
-// contradicted returns the call in progress that cannot be if a peer makes the other one, or nil. A
-// message of a later call is from a peer that is ahead.
+// contradicted returns the collective in progress that cannot be if a peer makes the other one, or nil. A
+// message of a later call is from a peer that is ahead; one of an earlier call should have been taken in it.
 func (e *Engine) contradicted(theirs *link.Call) *link.Call {
+	var first *link.Call
 	for i := range e.lanes {
 		l := &e.lanes[i]
-		mine := &l.job.Args.Call
-		switch {
-		case !e.collective(l.job):
-			if e.strays.any && int32(number(theirs)-e.strays.last) <= 0 {
-				return mine
-			}
-		case number(mine) == number(theirs):
-			if !l.job.Plan.Layout.Pairwise && mine.FP != theirs.FP {
-				return mine
-			}
-		case e.strays.any && int32(number(theirs)-e.strays.last) <= 0:
-			return mine // left from a call that has ended here
+		if !e.collective(l.job) {
+			continue
 		}
+		mine := &l.job.Args.Call
+		if number(mine) == number(theirs) {
+			if l.job.Plan.Layout.Pairwise || mine.FP == theirs.FP {
+				return nil
+			}
+			return mine
+		}
+		if first == nil || int32(number(mine)-number(first)) < 0 {
+			first = mine
+		}
+	}
+	if first != nil && int32(number(theirs)-number(first)) < 0 {
+		return first
 	}
 	return nil
 }
