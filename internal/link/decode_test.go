@@ -21,11 +21,18 @@ func TestSectionLayout(t *testing.T) {
 	for lane := range g.Lanes {
 		require.Equal(t, end, g.creditOffset(lane))
 		end += lineBytes
-		for slot := range g.Slots {
-			require.Equal(t, end, g.slotOffset(lane, slot))
+		for slot := range g.Slots { // over posted writes
+			require.Equal(t, end+slot*(lineBytes+g.SlotBytes), g.slotOffset(lane, slot))
 			require.Zero(t, g.slotOffset(lane, slot)%lineBytes)
-			end += lineBytes + g.SlotBytes
 		}
+		for i := range g.headers() { // over mapped memory
+			require.Equal(t, end, g.headerOffset(lane, i))
+			require.Zero(t, end%lineBytes)
+			end += lineBytes
+		}
+		require.Equal(t, end, g.payloadOffset(lane))
+		end += g.Slots * g.SlotBytes
+		require.LessOrEqual(t, g.slotOffset(lane, g.Slots-1)+lineBytes+g.SlotBytes, end)
 	}
 	require.LessOrEqual(t, end, g.sectionBytes())
 	require.Zero(t, g.sectionBytes()%4096)

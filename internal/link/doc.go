@@ -20,9 +20,10 @@
 //
 // # Who owns a slot
 //
-// Slot s of a ring belongs to the sender from the moment the credit shows message s−slots consumed
-// until Commit stores the publication word (or posts the write); then to the receiver until its
-// Advance has consumed the whole message and stores (or posts) the credit.
+// A slot of a ring belongs to the sender from the moment the credit shows the message that had it before
+// consumed until Commit stores the publication word (or posts the write); then to the receiver until its
+// Advance has consumed the whole message and gives the credit: by a word or a write of its own, or with the
+// next message in the other direction. Over mapped memory headers and payloads are slots of their own.
 //
 // Every message carries the fingerprint of the call it belongs to and a short description of it;
 // a receiver that expects another fingerprint reports both descriptions ([*Mismatch]).

@@ -32,8 +32,15 @@ func (g Geometry) batch() int { return max(1, g.Slots/creditBatch) }
 // Proofs of freedom from deadlock are for so many.
 func (g Geometry) Usable() int { return g.Slots - g.batch() + 1 }
 
+// headersLeast is the least number of headers of a ring over mapped memory, where they are not tied to slots: one
+// page of them. A rank that sends 8 bytes at a time and waits for nothing runs so far ahead, which saves
+// context switches where ranks outnumber cores.
+const headersLeast = 64
+
+func (g Geometry) headers() int { return max(g.Slots, headersLeast) }
+
 func (g Geometry) stride() int    { return lineBytes + g.SlotBytes }
-func (g Geometry) laneBytes() int { return lineBytes + g.Slots*g.stride() }
+func (g Geometry) laneBytes() int { return lineBytes + g.headers()*lineBytes + g.Slots*g.SlotBytes }
 
 // sectionBytes is the memory that a rank keeps for one peer: a board, and per lane the credit line
 // of its own sends and the slots of the peer's.
@@ -41,8 +48,12 @@ func (g Geometry) sectionBytes() int {
 	return (noticeBytes + g.Lanes*g.laneBytes() + 4095) &^ 4095
 }
 
-// Offsets inside a section.
+// Offsets inside a section: over mapped memory all headers, then all payloads; over posted writes slot by slot.
 func (g Geometry) creditOffset(lane int) int { return noticeBytes + lane*g.laneBytes() }
+func (g Geometry) headerOffset(lane, i int) int {
+	return g.creditOffset(lane) + lineBytes + i*lineBytes
+}
+func (g Geometry) payloadOffset(lane int) int { return g.headerOffset(lane, g.headers()) }
 func (g Geometry) slotOffset(lane, slot int) int {
 	return g.creditOffset(lane) + lineBytes + slot*g.stride()
 }

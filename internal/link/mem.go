@@ -8,7 +8,9 @@ import (
 	"github.com/gccl/gccl/rdma"
 )
 
-// memSender writes straight into the slots of a peer whose memory is mapped.
+// memSender writes straight into the ring of a peer whose memory is mapped. Over mapped memory a ring has
+// more headers than payload slots, and slots are taken in turn by the messages that need one: what fits
+// into headers, and the names of lent spans, runs further ahead.
 type memSender struct {
 	peer     *Peer
 	ep       rdma.LoadStore
@@ -16,15 +18,19 @@ type memSender struct {
 	headers  []*header
 	payloads [][]byte
 	credit   *atomic.Uint64 // in this rank's arena: messages that the peer has consumed
-	mask     uint32
-	next     uint32       // sequence number of the next message
-	consumed uint32       // latest known credit
-	back     *memReceiver // of the other direction
-	lending  bool         // a lent message may not have been consumed
-	lentTo   uint32       // then: one past the latest
-	room     int          // bytes of the current reservation
-	at       int          // its offset in the slot
-	spots    []int        // per slot, where the next long message goes
+	mask     uint32         // of headers
+	slots    uint32         // mask of payload slots
+	next     uint32         // sequence number of the next message
+	consumed uint32         // latest known credit
+	paid     uint32         // messages with a payload so far
+	marks    []uint32       // per header, paid after its message
+	freed    uint32         // payloads that have been consumed, as far as known
+	back     *memReceiver   // of the other direction
+	lending  bool           // a lent message may not have been consumed
+	lentTo   uint32         // then: one past the latest
+	room     int            // bytes of the current reservation
+	at       int            // its offset in the slot
+	spots    []int          // per slot, where the next long message goes
 }
 
 // spotMin is the shortest message that does not always go to the start of its slot. Messages that are
@@ -43,8 +49,8 @@ func (s *memSender) full() bool {
 // refresh looks where credit may have come: in the credit word, and in every message that the peer has
 // published, taken in already or not. Messages bring most of it; the word is for a peer that has none to send.
 func (s *memSender) refresh() {
-	if w := uint32(s.credit.Load()); int32(w-s.consumed) > 0 {
-		s.consumed = w
+	if more := uint32(s.credit.Load()) - s.consumed; more <= s.next-s.consumed {
+		s.advance(more)
 	}
 	r := s.back
 	for seq := r.next; ; seq++ {
@@ -60,19 +66,38 @@ func (s *memSender) refresh() {
 // harms nobody but its sender.
 func (s *memSender) credited(v uint64) {
 	if more := uint32(creditOf(v) - uint16(s.consumed)); more <= s.next-s.consumed {
-		s.consumed += more
+		s.advance(more)
 	}
+}
+
+func (s *memSender) advance(more uint32) {
+	if more > 0 {
+		s.consumed += more
+		s.freed = s.marks[(s.consumed-1)&s.mask]
+	}
+}
+
+// noSlot reports that every payload slot is in use.
+func (s *memSender) noSlot() bool {
+	if s.paid-s.freed <= s.slots {
+		return false
+	}
+	s.refresh()
+	return s.paid-s.freed > s.slots
 }
 
 func (s *memSender) Reserve(max int) ([]byte, bool) {
 	if s.full() {
 		return nil, false
 	}
-	slot := s.next & s.mask
 	if max <= InlineBytes {
 		s.room = max
-		return s.headers[slot].bytes()[:max:max], true
+		return s.headers[s.next&s.mask].bytes()[:max:max], true
 	}
+	if s.noSlot() {
+		return nil, false
+	}
+	slot := s.paid & s.slots
 	b := s.payloads[slot]
 	s.at = 0
 	if max < len(b) {
@@ -92,9 +117,10 @@ func (s *memSender) Commit(n int, c *Call) {
 		s.publish(n, inLine, c)
 		return
 	}
-	slot := s.next & s.mask
-	s.headers[slot].inline[0] = uint64(s.at)
+	slot := s.paid & s.slots
+	s.headers[s.next&s.mask].inline[0] = uint64(slot)*uint64(len(s.payloads[slot])) + uint64(s.at)
 	s.spots[slot] = s.at + (s.room+lineBytes-1)&^(lineBytes-1)
+	s.paid++
 	s.publish(n, inSlot, c)
 }
 
@@ -103,6 +129,7 @@ func (s *memSender) publish(n int, k kind, c *Call) {
 	h.call = *c
 	store(&h.pub, publication(s.next, s.back.next, n, k), s.lazy)
 	s.back.credited = s.back.next
+	s.marks[s.next&s.mask] = s.paid
 	s.next++
 	cpu.PrefetchWrite(&s.headers[s.next&s.mask].pub) // which the peer has read: the next call finds it here
 	s.ep.Signal()
@@ -161,7 +188,7 @@ type memReceiver struct {
 	ep       rdma.LoadStore
 	lazy     bool // rdma.Attr.LazySignal
 	headers  []*header
-	payloads [][]byte
+	payloads []byte
 	credit   *atomic.Uint64 // in the peer's arena
 	mask     uint32
 	next     uint32     // sequence number of the message to consume
@@ -187,7 +214,7 @@ func (r *memReceiver) Peek(c *Call) (*Message, error) {
 	if h.call.FP != c.FP {
 		return nil, &Mismatch{Peer: r.peer.Rank, Mine: *c, Theirs: h.call}
 	}
-	m, err := r.peer.parse(h, v, r.payloads[r.next&r.mask], r.lane)
+	m, err := r.peer.parse(h, v, r.payloads, r.lane)
 	if err != nil {
 		return nil, err
 	}
@@ -238,7 +265,7 @@ func (r *memReceiver) Stash(limit int) (bytes, messages int, err error) {
 			break
 		}
 		r.back.credited(v)
-		m, err := r.peer.parse(h, v, r.payloads[r.next&r.mask], r.lane)
+		m, err := r.peer.parse(h, v, r.payloads, r.lane)
 		if err != nil {
 			return bytes, messages, err
 		}
@@ -249,7 +276,7 @@ func (r *memReceiver) Stash(limit int) (bytes, messages int, err error) {
 	return bytes, messages, nil
 }
 
-// parse makes a message of a header whose publication word is v and whose slot has that payload.
+// parse makes a message of a header whose publication word is v and whose payload lies in that memory.
 func (p *Peer) parse(h *header, v uint64, payload []byte, lane int) (Message, error) {
 	n, k := parsePublication(v)
 	m := Message{Len: n}

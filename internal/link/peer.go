@@ -114,14 +114,16 @@ func (p *Peer) connect(ctx context.Context, addr []byte, remote rdma.RemoteRegio
 func (p *Peer) connectMemory() {
 	g, lazy := p.mesh.geo, p.port.dev.Attr().LazySignal
 	for lane := range g.Lanes {
-		s := &memSender{peer: p, ep: p.memory, lazy: lazy, spots: make([]int, g.Slots), mask: uint32(g.Slots - 1), credit: wordAt(p.section[g.creditOffset(lane):])}
+		s := &memSender{peer: p, ep: p.memory, lazy: lazy, spots: make([]int, g.Slots), mask: uint32(g.headers() - 1), slots: uint32(g.Slots - 1), marks: make([]uint32, g.headers()), credit: wordAt(p.section[g.creditOffset(lane):])}
 		r := &memReceiver{peer: p, lane: lane, ep: p.memory, lazy: lazy, mask: s.mask, credit: wordAt(p.mapped[g.creditOffset(lane):]), batch: uint32(g.batch())}
+		for i := range g.headers() {
+			off := g.headerOffset(lane, i)
+			s.headers, r.headers = append(s.headers, headerAt(p.mapped[off:])), append(r.headers, headerAt(p.section[off:]))
+		}
+		off := g.payloadOffset(lane)
+		r.payloads = p.section[off:][:g.Slots*g.SlotBytes]
 		for slot := range g.Slots {
-			off := g.slotOffset(lane, slot)
-			s.headers = append(s.headers, headerAt(p.mapped[off:]))
-			s.payloads = append(s.payloads, p.mapped[off+lineBytes:][:g.SlotBytes:g.SlotBytes])
-			r.headers = append(r.headers, headerAt(p.section[off:]))
-			r.payloads = append(r.payloads, p.section[off+lineBytes:][:g.SlotBytes:g.SlotBytes])
+			s.payloads = append(s.payloads, p.mapped[off+slot*g.SlotBytes:][:g.SlotBytes:g.SlotBytes])
 		}
 		s.back, r.back = r, s
 		p.senders, p.receives = append(p.senders, s), append(p.receives, r)
