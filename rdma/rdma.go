@@ -170,6 +170,19 @@ type Endpoint interface {
 	Close() error
 }
 
+// DeviceMemory is a device that can make an accelerator's memory a target of peers' writes, without
+// host memory between (GPUDirect RDMA). Bytes of such a region is nil, so that it is no source of this
+// rank's own writes. The memory stays allocated until the region is closed.
+type DeviceMemory interface {
+	Device
+	// RegisterDMABuf registers n bytes of a dma-buf from offset; peers address them from addr, where the
+	// accelerator has them. The descriptor stays the caller's, who may close it afterwards.
+	RegisterDMABuf(fd int, offset, addr uint64, n int) (Region, error)
+	// RegisterPeerMemory registers n bytes at an address of an accelerator, which a kernel module
+	// translates (nvidia-peermem).
+	RegisterPeerMemory(addr uint64, n int) (Region, error)
+}
+
 // LoadStore is an endpoint whose peer's regions can be mapped into this process (shm; loopback).
 // Plain stores by the peer become visible through sync/atomic accesses, as between goroutines.
 type LoadStore interface {

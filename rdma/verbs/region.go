@@ -80,12 +80,8 @@ func (d *Device) register(b []byte, block *hostmem.Block) (*region, error) {
 		if block == nil {
 			reg.pinner.Pin(&b[0])
 		}
-		access := uint32(ibv.AccessLocalWrite | ibv.AccessRemoteWrite)
-		if d.opts.RelaxedOrdering {
-			access |= ibv.AccessRelaxedOrdering
-		}
 		var err error
-		if reg.mr, err = d.pd.NewMR(s.addr, s.n, access); err != nil {
+		if reg.mr, err = d.pd.NewMR(s.addr, s.n, d.access()); err != nil {
 			reg.pinner.Unpin()
 			return nil, explain(err, s.n)
 		}
@@ -95,6 +91,15 @@ func (d *Device) register(b []byte, block *hostmem.Block) (*region, error) {
 	r := &region{dev: d, bytes: b, base: s.addr, reg: reg, lkey: reg.mr.LKey}
 	d.regions[r] = struct{}{}
 	return r, nil
+}
+
+// access is what regions are for.
+func (d *Device) access() uint32 {
+	a := uint32(ibv.AccessLocalWrite | ibv.AccessRemoteWrite)
+	if d.opts.RelaxedOrdering {
+		a |= ibv.AccessRelaxedOrdering
+	}
+	return a
 }
 
 func (r *region) Bytes() []byte {
@@ -129,7 +134,9 @@ func (r *region) release() error {
 	if r.reg.users > 0 {
 		return nil
 	}
-	delete(d.shared, r.reg.span)
+	if d.shared[r.reg.span] == r.reg {
+		delete(d.shared, r.reg.span)
+	}
 	err := r.reg.mr.Destroy()
 	if err != nil {
 		// The card may still reach the memory, so that it must stay.

@@ -154,6 +154,20 @@ func (p *PD) NewMR(addr uintptr, n int, access uint32) (*MR, error) {
 	return &MR{p.c, h, peek[uint32](h, mrLKey), peek[uint32](h, mrRKey)}, nil
 }
 
+// NewDMABufMR registers n bytes of a dma-buf from offset, which work requests and peers address from addr. The
+// descriptor is not needed afterwards. ok is false if the library is too old.
+func (p *PD) NewDMABufMR(fd int, offset, addr uint64, n int, access uint32) (m *MR, ok bool, err error) {
+	l := p.c.lib
+	if l.regDMABufMR == 0 {
+		return nil, false, nil
+	}
+	h, err := l.pointer("ibv_reg_dmabuf_mr", l.regDMABufMR, p.h, uintptr(offset), uintptr(n), uintptr(addr), uintptr(fd), uintptr(access))
+	if err != nil {
+		return nil, true, err
+	}
+	return &MR{p.c, h, peek[uint32](h, mrLKey), peek[uint32](h, mrRKey)}, true, nil
+}
+
 // Destroy invalidates the region's keys.
 func (m *MR) Destroy() error { return number("ibv_dereg_mr", m.c.lib.deregMR, m.h) }
 

@@ -25,6 +25,7 @@ type Lib struct {
 	createCQ, resizeCQ, destroyCQ                                         uintptr
 	createQP, modifyQP, destroyQP                                         uintptr
 	queryGIDTable                                                         uintptr // since rdma-core 32
+	regDMABufMR                                                           uintptr // since rdma-core 34
 	errnoLocation                                                         uintptr
 }
 
@@ -59,6 +60,7 @@ func load() (*Lib, error) {
 		{&l.deallocPD, "ibv_dealloc_pd", false},
 		{&l.regMR, "ibv_reg_mr", false},
 		{&l.regMRIova2, "ibv_reg_mr_iova2", true},
+		{&l.regDMABufMR, "ibv_reg_dmabuf_mr", true},
 		{&l.deregMR, "ibv_dereg_mr", false},
 		{&l.createChannel, "ibv_create_comp_channel", false},
 		{&l.destroyChannel, "ibv_destroy_comp_channel", false},
