@@ -86,7 +86,15 @@ func (e *Engine) block(ctx context.Context, timeout time.Duration) error {
 	if moved, err := e.stash(); moved || err != nil {
 		return err
 	}
-	return e.mesh.Wait(nap)
+	return e.mesh.Wait(e.longest())
+}
+
+// longest is the longest sleep: short while a stage is waited for, since nobody rings when a device has copied.
+func (e *Engine) longest() time.Duration {
+	if e.Held() {
+		return stageNap
+	}
+	return nap
 }
 
 // sleep arms the bell, polls once more, and sleeps unless that moved something.
@@ -105,11 +113,7 @@ func (e *Engine) sleep() error {
 		e.suspect = nil
 		return err
 	}
-	if e.Held() { // nobody rings when a device has copied
-		bell.Sleep(stageNap)
-		return nil
-	}
-	bell.Sleep(nap)
+	bell.Sleep(e.longest())
 	return nil
 }
 
