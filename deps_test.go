@@ -49,6 +49,7 @@ var imports = []struct{ pkg, may string }{
 	// Floor 2: links and the executor.
 	{"internal/link", "rdma"},
 	{"internal/executor", "schedule tensor internal/link internal/cpu"},
+	{"internal/gpudirect", "rdma internal/cuda"},
 	{"internal/launch", "bootstrap"},
 	{"internal/recovery", "bootstrap internal/agree"},
 

@@ -3,6 +3,7 @@
 package collective
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,9 @@ import (
 	"time"
 
 	"github.com/gccl/gccl/internal/cuda"
+	"github.com/gccl/gccl/internal/gpudirect"
 	"github.com/gccl/gccl/internal/hostmem"
+	"github.com/gccl/gccl/rdma"
 	"github.com/gccl/gccl/tensor"
 	"go.uber.org/zap"
 )
@@ -28,6 +31,7 @@ type gpu struct {
 	in, out *cuda.Stream
 	mark    *cuda.Event // between a tensor's stream and ours
 	events  []*cuda.Event
+	told    bool // of its paths
 }
 
 // pinned is page-locked host memory.
@@ -58,7 +62,6 @@ func (a *accel) gpu(c *Comm, d tensor.Device) (_ *gpu, err error) {
 		return nil, errors.Join(fmt.Errorf("%w: %w", ErrUnavailable, err), g.close())
 	}
 	a.gpus[d.Ordinal()] = g
-	c.log.Info("device memory", zap.Stringer("device", g.dev), zap.String("collectives", "staged through pinned host memory"))
 	return g, nil
 }
 
@@ -90,6 +93,47 @@ func (g *gpu) close() error {
 		errs = append(errs, e.Destroy())
 	}
 	return errors.Join(errs...)
+}
+
+// tell finds out, with the first tensor on a device, how the network card in use reaches it, and logs that
+// beside the path of collectives. GCCL_DEVICE_PATH=dmabuf or peermem has to be possible.
+func (g *gpu) tell(c *Comm, t tensor.Tensor) error {
+	want := cmp.Or(c.cfg.DevicePath, gpudirect.Auto)
+	forced := want == gpudirect.DMABuf || want == gpudirect.PeerMem
+	fields := []zap.Field{zap.Stringer("device", g.dev), zap.String("collectives", gpudirect.Staged), zap.String("wanted", want)}
+	card := c.card()
+	switch {
+	case want == gpudirect.Staged:
+	case card == nil && forced:
+		return fmt.Errorf("%w: GCCL_DEVICE_PATH=%s: no network card that takes device memory is in use (providers: verbs)", ErrUnavailable, want)
+	case card == nil:
+		fields = append(fields, zap.String("card", "none"))
+	default:
+		region, path, err := gpudirect.Register(card, g.dev, t.Addr(), t.Size(), want)
+		if region != nil {
+			err = region.Close()
+		}
+		if path == gpudirect.Staged && forced {
+			return fmt.Errorf("%w: GCCL_DEVICE_PATH=%s: %w", ErrUnavailable, want, err)
+		}
+		fields = append(fields, zap.String("card", card.Attr().Name), zap.String("reached", path))
+		if err != nil {
+			fields = append(fields, zap.Error(err))
+		}
+	}
+	g.told = true
+	c.log.Info("device memory", fields...)
+	return nil
+}
+
+// card is the first device in use that takes accelerators' memory, or nil.
+func (c *Comm) card() rdma.DeviceMemory {
+	for _, d := range c.devices.list {
+		if m, ok := d.(rdma.DeviceMemory); ok {
+			return m
+		}
+	}
+	return nil
 }
 
 // event takes an event.

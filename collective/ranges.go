@@ -45,6 +45,9 @@ func (c *Config) check() error {
 			}
 		}
 	}
+	if err := checkDevicePath(c.DevicePath); err != nil {
+		return invalid("Config.DevicePath (GCCL_DEVICE_PATH): %v", err)
+	}
 	return nil
 }
 

@@ -112,6 +112,11 @@ func (st *transit) side(a *accel, t tensor.Tensor, share *side) (*side, error) {
 	if err := g.dev.Check(t.Addr(), t.Size()); err != nil {
 		return nil, fmt.Errorf("%w: tensor on %v: %w", ErrInvalid, t.Device(), err)
 	}
+	if !g.told && t.Size() > 0 {
+		if err := g.tell(st.c, t); err != nil {
+			return nil, err
+		}
+	}
 	s := &side{g: g, t: t}
 	if share != nil {
 		s.host = share.host

@@ -39,6 +39,9 @@ func TestOverFakeLibrary(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	require.Regexp(t, regexp.MustCompile(`(?m)^--- PASS: TestConformance `), string(out))
 	require.Regexp(t, regexp.MustCompile(`(?m)^--- PASS: TestDeviceMemory `), string(out))
+	if withCUDA {
+		require.Regexp(t, regexp.MustCompile(`(?m)^--- PASS: TestGPUDirect `), string(out))
+	}
 	t.Logf("%s", out)
 }
 

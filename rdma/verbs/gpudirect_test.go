@@ -5,7 +5,6 @@ package verbs_test
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"testing"
 	"time"
@@ -62,6 +61,7 @@ func writeInto(t *testing.T, d, peer rdma.Device, to rdma.RemoteRegion, offset i
 	ep, cq, peerCQ := couple(t, d, peer)
 	src, err := d.Alloc(4096, "test")
 	require.NoError(t, err)
+	defer src.Close()
 	copy(src.Bytes(), message)
 	n, err := ep.Post([]rdma.Write{{
 		ID: 7, Local: src.Bytes()[:len(message)], Region: src, Remote: to, Offset: uint64(offset), Imm: 42, HasImm: true, Signaled: true,
@@ -131,5 +131,5 @@ func TestDeviceMemory(t *testing.T) {
 	_, err = owner.RegisterDMABuf(fd, 0, addr, 1000)
 	require.ErrorIs(t, err, rdma.ErrClosed)
 	require.NoError(t, writer.Close())
-	require.Equal(t, before, fake("fake_regions"), fmt.Sprint("registrations left"))
+	require.Equal(t, before, fake("fake_regions"), "registrations left")
 }

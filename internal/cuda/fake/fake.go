@@ -145,6 +145,15 @@ func (d *Driver) Bytes(addr uint64, n int) []byte {
 	return view(at, n)
 }
 
+// Shadow is the address of a C function that translates device addresses to the driver's, 0 for others.
+func (d *Driver) Shadow() uintptr {
+	fn, err := purego.Dlsym(d.lib, "fake_shadow")
+	if err != nil {
+		panic(err)
+	}
+	return fn
+}
+
 // Stream is a new stream of a device.
 func (d *Driver) Stream(device int) uintptr { return d.call("fake_stream", uintptr(device)) }
 
