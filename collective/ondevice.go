@@ -26,10 +26,11 @@ type deviceError struct{ err error }
 func (e *deviceError) Error() string   { return ErrDevice.Error() + ": " + e.err.Error() }
 func (e *deviceError) Unwrap() []error { return []error{ErrDevice, e.err} }
 
-// onDevice reports whether a call was given a tensor in an accelerator's memory.
-func onDevice(call *Call) bool {
-	return call.Dst.Device() != tensor.Host || call.Src.Device() != tensor.Host
-}
+// onDevice reports whether a call was given elements in an accelerator's memory. An empty tensor is
+// nowhere.
+func onDevice(call *Call) bool { return far(call.Dst) || far(call.Src) }
+
+func far(t tensor.Tensor) bool { return t.Device() != tensor.Host && t.Size() > 0 }
 
 // stage carries a call's tensors between devices and host memory, on which the call itself works: windows of
 // the source come in while earlier ones are on the links, and windows of the result go out while later ones
@@ -90,7 +91,7 @@ func (c *Comm) stageAll(members ...[]member) (release func(), err error) {
 
 // copyOwn is a rank's transfer to itself.
 func (c *Comm) copyOwn(ctx context.Context, dst, src tensor.Tensor) error {
-	if dst.Device() == tensor.Host && src.Device() == tensor.Host {
+	if !far(dst) && !far(src) {
 		copy(dst.Bytes(), src.Bytes())
 		return nil
 	}

@@ -50,7 +50,7 @@ func (a *accel) stage(c *Comm, p *planned, call *Call) (Call, stage, error) {
 func (st *transit) open(a *accel, call, host *Call) error {
 	needDst, needSrc := st.c.needs(call)
 	var err error
-	if call.Src.Device() != tensor.Host {
+	if far(call.Src) {
 		if host.Src = (tensor.Tensor{}); needSrc {
 			if st.in, err = st.side(a, call.Src, nil); err != nil {
 				return err
@@ -60,7 +60,7 @@ func (st *transit) open(a *accel, call, host *Call) error {
 			}
 		}
 	}
-	if call.Dst.Device() != tensor.Host {
+	if far(call.Dst) {
 		if host.Dst = (tensor.Tensor{}); needDst {
 			var share *side
 			if st.in != nil && sharable(call) {
@@ -112,7 +112,7 @@ func (st *transit) side(a *accel, t tensor.Tensor, share *side) (*side, error) {
 	if err := g.dev.Check(t.Addr(), t.Size()); err != nil {
 		return nil, fmt.Errorf("%w: tensor on %v: %w", ErrInvalid, t.Device(), err)
 	}
-	if !g.told && t.Size() > 0 {
+	if !g.told {
 		if err := g.tell(st.c, t); err != nil {
 			return nil, err
 		}
@@ -120,7 +120,7 @@ func (st *transit) side(a *accel, t tensor.Tensor, share *side) (*side, error) {
 	s := &side{g: g, t: t}
 	if share != nil {
 		s.host = share.host
-	} else if t.Size() > 0 {
+	} else {
 		p, err := a.pin(g, t.Size())
 		if err != nil {
 			return nil, err
@@ -231,8 +231,8 @@ func (st *transit) finish(ctx context.Context) error {
 // patience bounds how long a failed call waits for copies under way.
 const patience = time.Second
 
-// release gives buffers and events back when no copy uses them any more. If a device does not end its copies,
-// they stay: nothing else may lie where a copy may still go.
+// release gives buffers and events back when no copy uses them any more. If a device does not end its copies, or
+// does not say so, the buffers stay for good: nothing else may lie where a copy may still go.
 func (st *transit) release() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -249,22 +249,19 @@ func (st *transit) release() {
 		}
 	}
 	if busy != nil {
-		st.c.log.Warn("a device does not end its copies: host memory of a failed call stays pinned", zap.Error(busy))
+		st.c.log.Warn("copies of a failed call may be under way: their host memory stays pinned", zap.Error(busy))
 	} else {
 		st.c.accel.idle = append(st.c.accel.idle, st.bufs...)
 	}
 	st.in, st.out, st.bufs = nil, nil, nil
 }
 
-// drain waits for everything that a stream holds. A device whose context is lost makes no copies.
+// drain waits for everything that a stream holds.
 func (s *side) drain(ctx context.Context, on *cuda.Stream) error {
-	if on.Mark(s.g.mark) != nil {
-		return nil
+	if err := on.Mark(s.g.mark); err != nil {
+		return err
 	}
-	if err := settle(ctx, s.g.mark); errors.Is(err, context.DeadlineExceeded) {
-		return fmt.Errorf("%v: %w", s.g.dev, err)
-	}
-	return nil
+	return settle(ctx, s.g.mark)
 }
 
 // copy moves src to dst, of which at least one is on a device, through host memory.
@@ -304,9 +301,6 @@ func (a *accel) copy(ctx context.Context, c *Comm, dst, src tensor.Tensor) (err 
 
 // carry makes one copy on a stream and waits for it.
 func (s *side) carry(ctx context.Context, queue func() error, on *cuda.Stream) error {
-	if s.t.Size() == 0 {
-		return nil
-	}
 	err := on.After(s.t.Stream(), s.g.mark)
 	if err == nil {
 		err = queue()

@@ -26,9 +26,9 @@ enum { F_NONE, F_INIT, F_RETAIN, F_REGISTER, F_TOHOST, F_TODEVICE, F_QUERY, F_HA
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct { long after; int code; } faults[F_COUNT];
 static int devices = DEVICES, dmabuf = 1, rdma = 1, initialized;
-static long copies, pins, streams, events, retained;
+static long copies, pins, streams, events, retained, strays;
 
-struct context { int device, sticky; };
+struct context { int device, sticky, lost; }; // lost: how often; work from before is dropped
 static struct context contexts[DEVICES];
 
 struct memory { uint64_t at, size; char *shadow; int fd, device; struct memory *next; };
@@ -39,7 +39,7 @@ static struct pin *pinned;
 
 enum { TO_HOST, TO_DEVICE, RECORD, WAIT, ADD };
 struct event { long recorded, done; struct stream *in; struct context *c; };
-struct work { int kind; uint64_t dst, src, n; struct event *event; struct stream *in; long mark; float value; struct work *next; };
+struct work { int kind; uint64_t dst, src, n; struct event *event; struct stream *in; long mark; int lost; float value; struct work *next; };
 struct stream { struct context *c; struct work *first, **last; };
 static struct stream defaults[DEVICES];
 
@@ -88,6 +88,7 @@ static void append(struct stream *s, struct work w) {
 	struct work *copy = malloc(sizeof w);
 	*copy = w;
 	copy->next = NULL;
+	copy->lost = s->c->lost;
 	if (!s->last) s->last = &s->first;
 	*s->last = copy;
 	s->last = &copy->next;
@@ -97,15 +98,16 @@ static void append(struct stream *s, struct work w) {
 static int step(struct stream *s) {
 	struct work *w = s->first;
 	if (!w) return 0;
-	result r = w->kind < RECORD && s->c->device == 0 ? hit(F_RUN) : SUCCESS;
+	int dropped = w->lost != s->c->lost;
+	result r = !dropped && w->kind < RECORD && s->c->device == 0 ? hit(F_RUN) : SUCCESS;
 	struct memory *m;
-	switch (w->kind) {
+	if (!dropped) switch (w->kind) {
 	case TO_HOST:
-		if (!r && !((m = find(w->src, w->n)) && is_pinned(w->dst, w->n))) r = ILLEGAL_ADDRESS;
+		if (!r && !((m = find(w->src, w->n)) && is_pinned(w->dst, w->n))) r = ILLEGAL_ADDRESS, strays++;
 		if (!r) memcpy((void *)w->dst, m->shadow + (w->src - m->at), w->n), copies++;
 		break;
 	case TO_DEVICE:
-		if (!r && !((m = find(w->dst, w->n)) && is_pinned(w->src, w->n))) r = ILLEGAL_ADDRESS;
+		if (!r && !((m = find(w->dst, w->n)) && is_pinned(w->src, w->n))) r = ILLEGAL_ADDRESS, strays++;
 		if (!r) memcpy(m->shadow + (w->dst - m->at), (void *)w->src, w->n), copies++;
 		break;
 	case RECORD:
@@ -119,7 +121,7 @@ static int step(struct stream *s) {
 		if (!r) for (uint64_t i = 0; i < w->n / 4; i++) ((float *)(m->shadow + (w->dst - m->at)))[i] += w->value;
 		break;
 	}
-	if (r) s->c->sticky = r;
+	if (r) s->c->sticky = r, s->c->lost++;
 	s->first = w->next;
 	if (!s->first) s->last = &s->first;
 	free(w);
@@ -289,6 +291,7 @@ EXPORT result cuEventRecord(struct event *e, void *stream) {
 
 EXPORT result cuEventQuery(struct event *e) {
 	ENTER(F_QUERY)
+	if (r && r != NOT_READY && current()) current()->sticky = r, current()->lost++;
 	NEED_CONTEXT
 	if (!r && e->done < e->recorded) {
 		step(e->in);
@@ -371,13 +374,14 @@ EXPORT void fake_add(uint64_t stream, uint64_t at, uint64_t n, uint32_t bits) {
 	float value;
 	memcpy(&value, &bits, 4);
 	pthread_mutex_lock(&lock);
+	if (!stream && !defaults[0].c) defaults[0].c = &contexts[0];
 	append(stream ? (struct stream *)stream : &defaults[0], (struct work){.kind = ADD, .dst = at, .n = 4 * n, .value = value});
 	pthread_mutex_unlock(&lock);
 }
 
 EXPORT long fake_count(int what) {
 	pthread_mutex_lock(&lock);
-	long n[] = {copies, pins, streams, events, retained};
+	long n[] = {copies, pins, streams, events, retained, strays};
 	pthread_mutex_unlock(&lock);
 	return n[what];
 }
