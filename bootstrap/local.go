@@ -71,9 +71,15 @@ func (g *localGroup) AllGather(ctx context.Context, mine []byte) ([][]byte, erro
 	if err != nil {
 		return nil, err
 	}
-	out := make([][]byte, len(all))
+	total := 0
+	for _, b := range all {
+		total += len(b)
+	}
+	out, flat := make([][]byte, len(all)), make([]byte, 0, total) // one piece: groups may be large
 	for r, b := range all {
-		out[r] = slices.Clone(b)
+		from := len(flat)
+		flat = append(flat, b...)
+		out[r] = flat[from:len(flat):len(flat)]
 	}
 	return out, nil
 }

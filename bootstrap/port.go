@@ -69,6 +69,7 @@ type Purpose uint16
 const (
 	ForRecovery = Purpose(wire.Recover)
 	ForJoining  = Purpose(wire.Join)
+	ForMeeting  = Purpose(wire.Pair) // Pairs' own
 )
 
 // Circle names a group of ranks that may contact each other, and this one's place in it.

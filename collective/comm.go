@@ -29,6 +29,7 @@ type Comm struct {
 	mesh       *link.Mesh
 	geo        link.Geometry
 	engine     *executor.Engine
+	pairs      *bootstrap.Pairs // makes links when they are wanted; nil: all are made
 	catalog    []schedule.Info
 	tuning     tuning
 	epoch      uint64
@@ -83,6 +84,11 @@ func (c *Comm) run(ctx context.Context, call *Call) error {
 }
 
 func (c *Comm) runPlanned(ctx context.Context, p *planned, call *Call) error {
+	if p.later != nil {
+		if err := c.reach(ctx, p); err != nil {
+			return c.fail(call, err)
+		}
+	}
 	if onDevice(call) {
 		return c.runStaged(ctx, p, call)
 	}
@@ -159,6 +165,9 @@ func (c *Comm) release() error {
 	var errs []error
 	c.closeRecord()
 	c.pulse.stop()
+	if c.pairs != nil {
+		c.pairs.Close()
+	}
 	c.standby.close()
 	c.life.Lock() // an Abort from another goroutine touches the mesh's memory
 	defer c.life.Unlock()

@@ -37,6 +37,10 @@ type Config struct {
 	// Spin is how many polls a waiting rank makes before it yields its core; 0: chosen from cores and
 	// ranks on the host, negative: none. (GCCL_SPIN)
 	Spin int
+	// Lazy is when links between ranks are made: > 0, when a call first wants them; < 0, all when the
+	// communicator is made; 0: all of up to 64 ranks. The first Send to a rank over a link that is not
+	// there returns after the rank has called Recv, or something else that wants the link. (GCCL_LAZY)
+	Lazy int
 	// LendMin is the shortest transfer in bytes that is read from registered memory in place
 	// instead of being copied; 0: 2 KiB. (GCCL_LEND_MIN)
 	LendMin int
@@ -97,6 +101,8 @@ type Config struct {
 	wrap func(rank int, d rdma.Device) rdma.Device
 	// network is where the loopback provider's devices meet; set by NewLocal.
 	network *loopback.Network
+	// shared is what the ranks of a process find out once for all; set by NewLocal.
+	shared *shared
 	// local is where their ports meet; set by NewLocal.
 	local *bootstrap.LocalNet
 	// heir is what a communicator that is recovered from another takes over.

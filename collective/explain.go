@@ -42,12 +42,23 @@ func (c *Comm) explain(call *Call) (PlanInfo, error) {
 	if err != nil {
 		return PlanInfo{}, err
 	}
-	info := PlanInfo{Algorithm: p.algorithm, Channels: 1, Lanes: 1, Windows: p.plan.Windows()}
+	info := PlanInfo{Algorithm: p.algorithm, Channels: 1, Lanes: 1, Windows: 1}
+	if u := p.later; u != nil {
+		if info.Windows, err = u.prog.Windows(u.layout); err != nil {
+			return PlanInfo{}, err
+		}
+	} else {
+		info.Windows = p.plan.Windows()
+	}
 	for r := range c.size {
 		if r == c.rank || call.Kind >= Send && r != call.Peer {
 			continue
 		}
-		info.Providers = append(info.Providers, c.mesh.Peer(r).Provider)
+		name, err := c.providerFor(r)
+		if err != nil {
+			return PlanInfo{}, err
+		}
+		info.Providers = append(info.Providers, name)
 	}
 	slices.Sort(info.Providers)
 	info.Providers = slices.Compact(info.Providers)

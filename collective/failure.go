@@ -53,7 +53,9 @@ func (c *Comm) fail(call *Call, err error) error {
 		if errors.Is(err, context.DeadlineExceeded) {
 			e.Kind = context.DeadlineExceeded
 		}
-		e.Err = errors.New(c.waitsFor())
+		if e.Err = errors.New(c.waitsFor()); errors.As(err, new(*unmet)) {
+			e.Err = err
+		}
 		n.Text = fmt.Sprintf("%s gave up %s #%d: %v: %v", c.describe(c.rank), e.Call, e.Seq, e.Kind, e.Err)
 	default:
 		n.Cause, n.Text = link.CauseInternal, fmt.Sprintf("%s: %v", c.describe(c.rank), err)

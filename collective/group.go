@@ -79,6 +79,17 @@ func (c *Comm) runGroup(ctx context.Context, calls []Call) error {
 			return err
 		}
 	}
+	var plans []*planned
+	for _, m := range slices.Concat(collectives, transfers) {
+		if m.plan.later != nil {
+			plans = append(plans, m.plan)
+		}
+	}
+	if plans != nil {
+		if err := c.reach(ctx, plans...); err != nil {
+			return c.fail(&calls[0], err)
+		}
+	}
 	release, err := c.stageAll(collectives, transfers)
 	if err != nil {
 		return err

@@ -82,6 +82,7 @@ func NewLocal(ctx context.Context, n int, cfg Config) ([]*Comm, error) {
 		return nil, invalid("a job of %d ranks", n)
 	}
 	comms := make([]*Comm, n)
+	cfg.shared = &shared{peersOf: map[string]*sharedPeers{}, tunerOf: map[uint64]*sharedTuner{}}
 	cfg.network, cfg.local, cfg.yield = loopback.NewNetwork(), bootstrap.NewLocalNet(), runtime.Gosched
 	g, ctx := errgroup.WithContext(ctx)
 	for r, group := range bootstrap.Local(n) {
@@ -163,7 +164,7 @@ func (c *Comm) meet(ctx context.Context, offered []string, failed error) error {
 	if failed != nil || err != nil {
 		return errors.Join(failed, err)
 	}
-	if c.peers, err = decodeHellos(blobs); err != nil {
+	if c.peers, err = c.cfg.shared.peers(blobs); err != nil {
 		return err
 	}
 	c.epoch = c.peers[0].Epoch
@@ -192,21 +193,26 @@ func (c *Comm) connect(ctx context.Context) error {
 			return err
 		}
 	}
+	later := lazy(&c.cfg, c.peers)
 	var err error
 	c.mesh, err = link.New(link.Config{
 		Rank: c.rank, Size: c.size, Geometry: c.geo, Bell: c.bell(),
 		Device:   func(r int) rdma.Device { return devs[r] },
-		Describe: c.describe, NoMap: c.cfg.noMap, Touch: c.cfg.Channels,
+		Describe: c.describe, NoMap: c.cfg.noMap, Touch: c.cfg.Channels, Lazy: later,
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	blobs, err := c.group.AllGather(ctx, c.mesh.Blob())
-	if err != nil {
-		return err
-	}
-	if err := c.mesh.Connect(ctx, blobs); err != nil {
-		return err
+	if later {
+		c.openPairs()
+	} else {
+		blobs, err := c.group.AllGather(ctx, c.mesh.Blob())
+		if err != nil {
+			return err
+		}
+		if err := c.mesh.Connect(ctx, blobs); err != nil {
+			return err
+		}
 	}
 	if err := c.group.Barrier(ctx); err != nil {
 		return err

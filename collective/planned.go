@@ -26,8 +26,9 @@ type planKey struct {
 // planned is a call made ready: compiled schedule, reducer and description.
 type planned struct {
 	key       planKey
-	shape     shape // of uneven calls
-	plan      *executor.Plan
+	shape     shape          // of uneven calls
+	plan      *executor.Plan // nil until the plan has been run once, if it wants links that are not there
+	later     *unbound       // of such a plan
 	reducer   *tensor.Reducer
 	a, b      uint64 // description without the sequence number
 	fp        uint64 // fingerprint without epoch and sequence number
@@ -166,7 +167,7 @@ func (c *Comm) compile(key planKey, sh *shape, ch choice) (*planned, error) {
 	if s.Out > 0 {
 		lay.Out = p.shape.out
 	}
-	if p.plan, err = prog.Plan(c.mesh, lay, 0); err != nil {
+	if err = c.bind(p, prog, lay, 0); err != nil {
 		return nil, fmt.Errorf("%w: %s: %v", ErrInternal, ch.info.Name, err)
 	}
 	p.algorithm = ch.info.Name
@@ -211,8 +212,7 @@ func (c *Comm) bound(s *schedule.Schedule, key planKey, sh *shape, ch *choice) e
 func (c *Comm) planTransfer(p *planned, sh *shape) error {
 	prog := executor.Transfer(p.key.peer, p.key.kind == Send)
 	lay := executor.Layout{Elem: p.key.dtype.Size(), In: p.shape.in, Out: p.shape.out}
-	var err error
-	if p.plan, err = prog.Plan(c.mesh, lay, c.mesh.Geometry().Lanes-1); err != nil {
+	if err := c.bind(p, prog, lay, c.geo.Lanes-1); err != nil {
 		return fmt.Errorf("%w: %v", ErrInternal, err)
 	}
 	p.algorithm = "transfer"

@@ -228,3 +228,13 @@ func TestProcessesOverTCP(t *testing.T) {
 		require.NoError(t, j.Run(t.Context()), "%d ranks:\n%s", n, &out)
 	}
 }
+
+// Links that are made when they are wanted carry the same.
+func TestProcessesLazy(t *testing.T) {
+	for _, provider := range []string{"shm", "tcp"} {
+		var out output
+		j := job("table", 5, &out)
+		j.Env = append(j.Env, "GCCL_LAZY=1", "GCCL_PROVIDER="+provider)
+		require.NoError(t, j.Run(t.Context()), "%s:\n%s", provider, &out)
+	}
+}

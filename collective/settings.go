@@ -43,6 +43,7 @@ func Settings() []Setting {
 		{"GCCL_BUFFSIZE", []string{"NCCL_BUFFSIZE"}, "bytes", "auto", "ring buffer between two ranks, per lane", number("GCCL_BUFFSIZE")},
 		{"GCCL_SLOTS", nil, "count", "auto", "slots of a ring buffer, a power of two", number("GCCL_SLOTS")},
 		{"GCCL_SPIN", nil, "count", "auto", "polls before a waiting rank yields its core; 0: none", spin},
+		{"GCCL_LAZY", nil, "choice", "auto", "make links when they are wanted: 1; all at the start: 0; auto: 1 above 64 ranks", lazySetting},
 		{"GCCL_LEND_MIN", nil, "bytes", "2K", "shortest transfer read from registered memory in place", number("GCCL_LEND_MIN")},
 		{"GCCL_ALGO", []string{"NCCL_ALGO"}, "rules", "all", "algorithms to use: [collective:][from-to=]name|…, ^ excludes; ; between rules", algo},
 		{"GCCL_REPRODUCIBLE", nil, "bool", "0", "reductions whose bits depend only on data and number of ranks", boolean(func(c *Config) *bool { return &c.Reproducible })},
@@ -87,6 +88,18 @@ func duration(at func(*Config) *time.Duration) func(*Config, string) error {
 		*at(c) = d
 		return err
 	}
+}
+
+// lazySetting takes 0 and 1 for never and always; what the zero value means is auto.
+func lazySetting(c *Config, v string) error {
+	if c.Lazy = 0; v == "auto" {
+		return nil
+	}
+	always, err := strconv.ParseBool(v)
+	if c.Lazy = -1; always {
+		c.Lazy = 1
+	}
+	return err
 }
 
 // ParseBytes reads a count with an optional suffix K, M or G of 1024.

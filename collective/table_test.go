@@ -86,12 +86,16 @@ func TestTable(t *testing.T) {
 		sizes = []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 16}
 	}
 	for _, n := range sizes {
-		for _, wire := range []bool{false, true} {
-			if wire && n != 3 && !*full {
+		for _, way := range []struct{ wire, lazy bool }{{}, {wire: true}, {lazy: true}} {
+			if (way.wire && n != 3 || way.lazy && n != 5) && !*full {
 				continue
 			}
-			t.Run(fmt.Sprintf("ranks=%d/wire=%v", n, wire), func(t *testing.T) {
-				comms := local(t, n, Config{Timeout: time.Minute, BufferBytes: 64 << 10, noMap: wire})
+			t.Run(fmt.Sprintf("ranks=%d/wire=%v/lazy=%v", n, way.wire, way.lazy), func(t *testing.T) {
+				cfg := Config{Timeout: time.Minute, BufferBytes: 64 << 10, noMap: way.wire}
+				if way.lazy {
+					cfg.Lazy = 1
+				}
+				comms := local(t, n, cfg)
 				cases := tableCases(catalog(), n)
 				var wg sync.WaitGroup
 				for _, c := range comms {

@@ -36,13 +36,17 @@ func (c *Comm) loadTuning() (err error) {
 
 // tune makes the tuner, once the hellos are known.
 func (c *Comm) tune() (err error) {
+	return c.cfg.shared.tune(c)
+}
+
+// newTuner makes the tuner for this communicator alone.
+func (c *Comm) newTuner() (hosts []int, t *tuner.Tuner, err error) {
 	at := situation(c.peers)
-	c.tuning.hosts = at.Hosts
 	at.Catalog, at.Rules, at.File = c.catalog, c.tuning.rules, c.tuning.file
-	if c.tuning.tuner, err = c.cfg.tuner(at, c.geo); err != nil {
-		return fmt.Errorf("%w: %w", ErrInternal, err)
+	if t, err = c.cfg.tuner(at, c.geo); err != nil {
+		return nil, nil, fmt.Errorf("%w: %w", ErrInternal, err)
 	}
-	return nil
+	return at.Hosts, t, nil
 }
 
 // tuner adds what the configuration says to a situation.

@@ -37,12 +37,13 @@ func (c *Comm) waiting() executor.Wait {
 func (c *Comm) fields() []zap.Field {
 	by := map[string]int{}
 	for r := range c.size {
-		if p := c.mesh.Peer(r); p != nil {
-			by[p.Provider]++
+		if r != c.rank {
+			name, _ := c.providerFor(r) // connect has asked before
+			by[name]++
 		}
 	}
 	return []zap.Field{
-		zap.Int("rank", c.rank), zap.Int("size", c.size), zap.Any("peers by provider", by),
+		zap.Int("rank", c.rank), zap.Int("size", c.size), zap.Any("peers by provider", by), zap.Bool("lazy", c.pairs != nil),
 		zap.Int("lanes", c.geo.Lanes), zap.Int("slots", c.geo.Slots), zap.Int("slot bytes", c.geo.SlotBytes),
 		zap.Uint64("epoch", c.epoch),
 	}

@@ -20,6 +20,16 @@ type windows struct {
 type window struct {
 	id     int // from 1 up, the same on every rank; link.Peer.SetWindow
 	region rdma.Region
+	dev    string
+	theirs []rdma.RemoteRegion // by rank, on that device
+}
+
+// show makes a peer's part of a window known to this rank, if it is on the device that reaches the peer.
+func (w *window) show(ctx context.Context, p *link.Peer) error {
+	if p.Provider != w.dev {
+		return nil
+	}
+	return p.SetWindow(ctx, w.id, w.theirs[p.Rank])
 }
 
 // place names memory inside a window, or returns the zero Place.
@@ -100,7 +110,8 @@ func (c *Comm) alloc(ctx context.Context, dt tensor.DType, count int) (t tensor.
 	}
 	c.windows.last++
 	id := c.windows.last
-	failed := c.setWindows(ctx, dev.Attr().Provider, id, n, all)
+	win := window{id: id, region: region, dev: dev.Attr().Provider, theirs: make([]rdma.RemoteRegion, c.size)}
+	failed := c.setWindow(ctx, &win, n, all)
 	if err := c.allWell(ctx, failed); err != nil || n == 0 {
 		if err != nil {
 			return t, errors.Join(fmt.Errorf("alloc: %w", err), region.Close())
@@ -108,7 +119,7 @@ func (c *Comm) alloc(ctx context.Context, dt tensor.DType, count int) (t tensor.
 		t, _ = tensor.FromBytes(dt, nil)
 		return t, region.Close() // nothing to keep
 	}
-	c.windows.list = append(c.windows.list, window{id: id, region: region})
+	c.windows.list = append(c.windows.list, win)
 	return tensor.FromBytes(dt, region.Bytes()[:n])
 }
 
@@ -136,11 +147,14 @@ func (c *Comm) windowDevice() (rdma.Device, error) {
 		if p := c.mesh.Peer(r); p != nil && p.Mapped() {
 			return c.devices.get(p.Provider, &c.cfg)
 		}
+		if name, _ := c.providerFor(r); c.pairs != nil && r != c.rank && (name == "shm" || name == "loopback") {
+			return c.devices.get(name, &c.cfg)
+		}
 	}
 	return c.devices.get(c.peers[c.rank].Providers[0], &c.cfg)
 }
 
-func (c *Comm) setWindows(ctx context.Context, dev string, id, n int, all [][]byte) error {
+func (c *Comm) setWindow(ctx context.Context, w *window, n int, all [][]byte) error {
 	for r, b := range all {
 		if len(b) == 0 {
 			return fmt.Errorf("%s could not allocate its part", c.describe(r))
@@ -151,9 +165,9 @@ func (c *Comm) setWindows(ctx context.Context, dev string, id, n int, all [][]by
 		if theirs := binary.LittleEndian.Uint64(b); theirs != uint64(n) {
 			return fmt.Errorf("%w: alloc of %d bytes here, of %d on %s", ErrMismatch, n, theirs, c.describe(r))
 		}
-		if p := c.mesh.Peer(r); p != nil && p.Provider == dev {
-			region := rdma.RemoteRegion{Addr: binary.LittleEndian.Uint64(b[8:]), Key: binary.LittleEndian.Uint64(b[16:]), Len: binary.LittleEndian.Uint64(b[24:])}
-			if err := p.SetWindow(ctx, id, region); err != nil {
+		w.theirs[r] = rdma.RemoteRegion{Addr: binary.LittleEndian.Uint64(b[8:]), Key: binary.LittleEndian.Uint64(b[16:]), Len: binary.LittleEndian.Uint64(b[24:])}
+		if p := c.mesh.Peer(r); p != nil { // others when they join
+			if err := w.show(ctx, p); err != nil {
 				return fmt.Errorf("alloc: %w", err)
 			}
 		}

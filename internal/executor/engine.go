@@ -108,10 +108,33 @@ func New(m *link.Mesh, o Options) *Engine {
 	if err != nil {
 		panic(err) // the maximum of bytes exists
 	}
-	e := &Engine{mesh: m, wait: o.Wait, wire: m.NeedsProgress(), canWait: m.CanWait(), lendMin: max(1, o.LendMin), transfers: o.Transfers, stashMax: o.StashMax,
+	e := &Engine{mesh: m, wait: o.Wait, lendMin: max(1, o.LendMin), stashMax: o.StashMax,
 		copier: copier, stores: make([]stores, m.Size())}
-	e.sprints = !e.wire && e.lendMin > link.InlineBytes && o.Wait.Spins > 0
+	e.Joined(o.Transfers...)
 	return e
+}
+
+// Joined tells the engine that peers have joined the mesh, with the receiving halves of their lanes of
+// single transfers (Options.Transfers).
+func (e *Engine) Joined(transfers ...link.Receiver) {
+	e.transfers = append(e.transfers, transfers...)
+	e.wire, e.canWait = e.mesh.NeedsProgress(), e.mesh.CanWait()
+	e.sprints = !e.wire && e.lendMin > link.InlineBytes && e.wait.Spins > 0
+}
+
+// Tend is for a rank that waits for something else between two runs, now and then: it takes in what
+// peers send unasked, and returns *Gone once the mesh is broken.
+func (e *Engine) Tend() error {
+	if n := e.mesh.Failed(); n != nil {
+		return &Gone{n}
+	}
+	if e.wire {
+		if _, err := e.mesh.Progress(); err != nil {
+			return err
+		}
+	}
+	_, err := e.stash()
+	return err
 }
 
 // Gone is the error of a run that waits for a rank that will send nothing more, or whose mesh

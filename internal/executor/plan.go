@@ -91,6 +91,13 @@ func (p *Plan) Windows() int { return p.windows }
 // Scratch returns the bytes of scratch memory a run needs.
 func (p *Plan) Scratch() int { return p.scratch }
 
+// Windows returns how often the schedule is replayed under a layout.
+func (p *Program) Windows(lay Layout) (int, error) {
+	r := resolver{s: &p.Schedule, lay: lay}
+	err := r.init()
+	return r.windows, err
+}
+
 // Plan fits the program to a layout and binds it to links, lane i of the schedule to lane
 // laneBase+i of the mesh.
 func (p *Program) Plan(m *link.Mesh, lay Layout, laneBase int) (*Plan, error) {

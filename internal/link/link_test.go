@@ -149,7 +149,7 @@ func TestLendAndPlace(t *testing.T) {
 	a, b := pair(t, Geometry{Lanes: 1, Slots: 2, SlotBytes: 64}, false)
 	defer a.Close()
 	defer b.Close()
-	region, err := a.ports[0].dev.Alloc(4096, "window")
+	region, err := (*a.ports.Load())[0].dev.Alloc(4096, "window")
 	require.NoError(t, err)
 	require.NoError(t, b.Peer(0).SetWindow(context.Background(), 1, region.Remote()))
 	mem := region.Bytes()

@@ -24,7 +24,7 @@ func TestLostWhileClosing(t *testing.T) {
 			close(began)
 			for !ended.Load() {
 				a.Peer(1).gone.Store(nil) // as if it were the first time
-				a.lost(1, rdma.ErrPeerLost)
+				a.lost(a.Peer(1), rdma.ErrPeerLost)
 			}
 		})
 		<-began

@@ -30,6 +30,8 @@ type Config struct {
 	// Touch is how many lanes' rings are touched beforehand, so that the first messages do not pay
 	// for page faults.
 	Touch int
+	// Lazy makes a mesh without peers: Join adds those that are wanted.
+	Lazy bool
 }
 
 // Mesh is the links of one rank of a communicator. Its peers' links, Progress and Failed's slow
@@ -37,8 +39,11 @@ type Config struct {
 type Mesh struct {
 	rank, size int
 	geo        Geometry
-	peers      []*Peer
-	ports      []*port
+	peers      []atomic.Pointer[Peer]  // nil: this rank itself, or none yet
+	ports      atomic.Pointer[[]*port] // with joined peers, and those of first
+	first      *Joining                // all peers of a mesh that is not lazy, until Connect
+	device     func(int) rdma.Device
+	touched    int // lanes
 	bell       rdma.Bell
 	describe   func(int) string
 	noMap      bool
@@ -49,106 +54,39 @@ type Mesh struct {
 	cs         [64]rdma.Completion
 }
 
-// port is a device as this mesh uses it: one arena and one completion queue.
-type port struct {
-	dev       rdma.Device
-	cq        rdma.CQ
-	arena     rdma.Region
-	peers     []int            // ranks in the order of their sections
-	endpoints map[uint32]*Peer // wire peers by endpoint
-}
-
-// New allocates the arenas and endpoints of a mesh. Blob is what the other ranks need for Connect.
+// New makes a mesh. Unless it is lazy, it allocates the arenas and endpoints for all peers; Blob is then
+// what the other ranks need for Connect.
 func New(cfg Config) (*Mesh, error) {
 	if err := cfg.Geometry.Check(); err != nil {
 		return nil, err
 	}
 	m := &Mesh{rank: cfg.Rank, size: cfg.Size, geo: cfg.Geometry, bell: cfg.Bell, describe: cfg.Describe, noMap: cfg.NoMap,
-		peers: make([]*Peer, cfg.Size)}
-	byDevice := map[rdma.Device]*port{}
-	for r := range cfg.Size {
-		if r == cfg.Rank {
-			continue
-		}
-		dev := cfg.Device(r)
-		pt := byDevice[dev]
-		if pt == nil {
-			pt = &port{dev: dev, endpoints: map[uint32]*Peer{}}
-			byDevice[dev] = pt
-			m.ports = append(m.ports, pt)
-		}
-		pt.peers = append(pt.peers, r)
-		m.peers[r] = &Peer{Rank: r, Provider: dev.Attr().Provider, mesh: m, port: pt}
+		peers: make([]atomic.Pointer[Peer], cfg.Size), device: cfg.Device, touched: min(cfg.Touch, cfg.Geometry.Lanes)}
+	m.ports.Store(new([]*port))
+	if cfg.Lazy {
+		return m, nil
 	}
-	for _, pt := range m.ports {
-		if err := m.open(pt); err != nil {
-			return nil, errors.Join(err, m.Close())
+	var ranks []int
+	for r := range cfg.Size {
+		if r != cfg.Rank {
+			ranks = append(ranks, r)
 		}
-		m.touch(pt, min(cfg.Touch, m.geo.Lanes))
+	}
+	var err error
+	if m.first, err = m.Join(ranks); err != nil {
+		return nil, err
 	}
 	return m, nil
-}
-
-func (m *Mesh) open(pt *port) (err error) {
-	name := pt.dev.Attr().Provider
-	if pt.cq, err = pt.dev.NewCQ(len(pt.peers)*(m.geo.recvDepth()+m.geo.Lanes*m.geo.Slots+maxBeats), m.bell.Ring); err != nil {
-		return fmt.Errorf("completion queue on %s: %w", name, err)
-	}
-	if pt.arena, err = pt.dev.Alloc(m.geo.ArenaBytes(len(pt.peers)), "ring buffers"); err != nil {
-		return fmt.Errorf("ring buffers on %s: %w", name, err)
-	}
-	for i, r := range pt.peers {
-		p := m.peers[r]
-		p.section = pt.arena.Bytes()[4096+i*m.geo.sectionBytes():][:m.geo.sectionBytes()]
-		p.endpoint, err = pt.dev.NewEndpoint(pt.cq, rdma.EndpointOptions{
-			RecvDepth: m.geo.recvDepth(),
-			OnLost:    func(err error) { m.lost(r, err) },
-		})
-		if err != nil {
-			return fmt.Errorf("endpoint for rank %d on %s: %w", r, name, err)
-		}
-	}
-	return nil
-}
-
-// touch writes to every page of the first lanes' rings. Nobody else has the memory yet.
-func (m *Mesh) touch(pt *port, lanes int) {
-	const page = 4096
-	for i := range pt.peers {
-		section := pt.arena.Bytes()[page+i*m.geo.sectionBytes():]
-		for off := 0; off < noticeBytes+lanes*m.geo.laneBytes(); off += page {
-			section[off] = 0
-		}
-	}
 }
 
 // Blob is this rank's part of what ranks exchange before Connect: per peer the endpoint's address,
 // the arena and the place of the peer's section in it.
 func (m *Mesh) Blob() []byte {
 	var b []byte
-	for _, p := range m.peers {
-		if p == nil {
-			b = binary.AppendUvarint(b, 0)
-			continue
-		}
-		addr := p.endpoint.Address()
-		b = binary.AppendUvarint(b, uint64(len(addr)))
-		b = append(b, addr...)
-		r := p.port.arena.Remote()
-		for _, v := range []uint64{r.Addr, r.Key, r.Len, p.sectionOffset()} {
-			b = binary.LittleEndian.AppendUint64(b, v)
-		}
+	for r := range m.size {
+		b = m.first.appendEntry(b, r)
 	}
 	return b
-}
-
-func (p *Peer) sectionOffset() uint64 {
-	for i, r := range p.port.peers {
-		if r == p.Rank {
-			return uint64(4096 + i*p.mesh.geo.sectionBytes())
-		}
-	}
-	panic("link: peer without a section")
 }
 
 // entry is one peer's part of a blob.
@@ -193,33 +131,38 @@ func decodeBlob(b []byte, size, me int) (e entry, err error) {
 // this rank may send; the ranks must meet once more (a barrier) before the first message, so
 // that no message meets a rank that is not ready.
 func (m *Mesh) Connect(ctx context.Context, blobs [][]byte) error {
-	g, ctx := errgroup.WithContext(ctx)
+	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(64)
-	for _, p := range m.peers {
-		if p == nil {
-			continue
+	for r, b := range blobs {
+		if r != m.rank {
+			g.Go(func() error {
+				e, err := decodeBlob(b, m.size, m.rank)
+				if err != nil {
+					return fmt.Errorf("blob of rank %d: %w", r, err)
+				}
+				return m.first.connect(gctx, r, e)
+			})
 		}
-		g.Go(func() error {
-			e, err := decodeBlob(blobs[p.Rank], m.size, m.rank)
-			if err != nil {
-				return fmt.Errorf("blob of rank %d: %w", p.Rank, err)
-			}
-			return p.connect(ctx, e.addr, e.remote, e.base)
-		})
 	}
 	if err := g.Wait(); err != nil {
-		return err
+		return err // and Close releases them
 	}
-	for _, p := range m.peers {
-		if p != nil && p.wire != nil {
-			p.port.endpoints[p.endpoint.ID()] = p
-		}
-	}
+	m.first.Done()
+	m.first = nil
 	return nil
 }
 
-// Peer returns the peer of that rank, nil for this rank itself.
-func (m *Mesh) Peer(rank int) *Peer { return m.peers[rank] }
+// Peer returns the peer of that rank, nil for this rank itself and for one that has not joined.
+func (m *Mesh) Peer(rank int) *Peer { return m.peers[rank].Load() }
+
+// each calls f for every peer that has joined.
+func (m *Mesh) each(f func(*Peer)) {
+	for _, pt := range *m.ports.Load() {
+		for _, p := range pt.peers {
+			f(p)
+		}
+	}
+}
 
 // Size returns the number of ranks.
 func (m *Mesh) Size() int { return m.size }
@@ -232,7 +175,7 @@ func (m *Mesh) Bell() rdma.Bell { return m.bell }
 
 // NeedsProgress reports whether Progress does anything: whether some peer's memory is not mapped.
 func (m *Mesh) NeedsProgress() bool {
-	for _, pt := range m.ports {
+	for _, pt := range *m.ports.Load() {
 		if len(pt.endpoints) > 0 {
 			return true
 		}
@@ -244,7 +187,7 @@ func (m *Mesh) NeedsProgress() bool {
 // reports whether anything happened.
 func (m *Mesh) Progress() (bool, error) {
 	any := false
-	for _, pt := range m.ports {
+	for _, pt := range *m.ports.Load() {
 		if len(pt.endpoints) == 0 {
 			continue
 		}
@@ -267,27 +210,29 @@ func (m *Mesh) Progress() (bool, error) {
 	return any, nil
 }
 
-// CanWait reports whether Wait would notice everything that this rank may wait for: all peers are
-// reached over one queue that can be slept on.
+// CanWait reports whether Wait would notice everything that this rank may wait for: all peers that
+// have joined are reached over one queue that can be slept on.
 func (m *Mesh) CanWait() bool {
-	if len(m.ports) != 1 || len(m.ports[0].endpoints) != m.size-1 {
+	ports := *m.ports.Load()
+	if len(ports) != 1 || len(ports[0].endpoints) != len(ports[0].peers) {
 		return false
 	}
-	_, ok := m.ports[0].cq.(rdma.Waiter)
+	_, ok := ports[0].cq.(rdma.Waiter)
 	return ok
 }
 
 // Wait blocks until Progress may move something, or for about d.
 func (m *Mesh) Wait(d time.Duration) error {
-	if err := m.ports[0].cq.(rdma.Waiter).Wait(d); err != nil {
-		return fmt.Errorf("completion queue of %s: %w", m.ports[0].dev.Attr().Provider, err)
+	pt := (*m.ports.Load())[0]
+	if err := pt.cq.(rdma.Waiter).Wait(d); err != nil {
+		return fmt.Errorf("completion queue of %s: %w", pt.dev.Attr().Provider, err)
 	}
 	return nil
 }
 
 // Arm asks the posted-write links' queues to ring the bell when something arrives.
 func (m *Mesh) Arm() error {
-	for _, pt := range m.ports {
+	for _, pt := range *m.ports.Load() {
 		if len(pt.endpoints) > 0 {
 			if err := pt.cq.Arm(); err != nil {
 				return err
@@ -302,13 +247,12 @@ func (m *Mesh) Failed() *Notice {
 	if n := m.failed.Load(); n != nil {
 		return n
 	}
-	for _, p := range m.peers {
-		if p == nil {
-			continue
-		}
-		if n := p.heard(); n != nil && n.Cause != CauseClosed {
-			m.failed.CompareAndSwap(nil, n)
-			return m.failed.Load()
+	for _, pt := range *m.ports.Load() {
+		for _, p := range pt.peers {
+			if n := p.heard(); n != nil && n.Cause != CauseClosed {
+				m.failed.CompareAndSwap(nil, n)
+				return m.failed.Load()
+			}
 		}
 	}
 	return nil
@@ -320,24 +264,19 @@ func (m *Mesh) Fail(n *Notice) *Notice {
 	if !m.failed.CompareAndSwap(nil, n) {
 		return m.failed.Load()
 	}
-	for _, p := range m.peers {
-		if p != nil && (p.memory != nil || p.wire != nil) {
-			p.tell(n)
-		}
-	}
+	m.each(func(p *Peer) { p.tell(n) })
 	m.bell.Ring()
 	return n
 }
 
 // lost is called by providers when a peer is gone.
-func (m *Mesh) lost(rank int, err error) {
+func (m *Mesh) lost(p *Peer, err error) {
 	m.life.RLock()
 	defer m.life.RUnlock()
-	if m.closed {
+	if m.closed || p.dropped {
 		return
 	}
-	n := &Notice{Cause: CauseLost, From: m.rank, Culprit: rank, Text: fmt.Sprintf("%s: %v", m.describe(rank), err)}
-	p := m.peers[rank]
+	n := &Notice{Cause: CauseLost, From: m.rank, Culprit: p.Rank, Text: fmt.Sprintf("%s: %v", m.describe(p.Rank), err)}
 	p.Gone() // a goodbye counts more than the connection that broke after it
 	p.gone.CompareAndSwap(nil, n)
 	m.bell.Ring()
@@ -346,17 +285,13 @@ func (m *Mesh) lost(rank int, err error) {
 // Goodbye tells every peer that this rank leaves in good order. It is for before Close.
 func (m *Mesh) Goodbye() {
 	n := &Notice{Cause: CauseClosed, From: m.rank, Culprit: m.rank, Text: m.describe(m.rank) + " closed its communicator"}
-	for _, p := range m.peers {
-		if p != nil && (p.memory != nil || p.wire != nil) {
-			p.tell(n)
-		}
-	}
+	m.each(func(p *Peer) { p.tell(n) })
 }
 
 // Drained reports whether every posted write has left this rank's hands, so that nothing waits
 // for it to poll again.
 func (m *Mesh) Drained() bool {
-	for _, pt := range m.ports {
+	for _, pt := range *m.ports.Load() {
 		for _, p := range pt.endpoints {
 			if !p.wire.drained() {
 				return false
@@ -369,7 +304,7 @@ func (m *Mesh) Drained() bool {
 // Acknowledged reports whether peers that are still there have acknowledged what was posted up to the
 // latest notice, so that Close, which breaks connections, takes nothing away from them.
 func (m *Mesh) Acknowledged() bool {
-	for _, pt := range m.ports {
+	for _, pt := range *m.ports.Load() {
 		for _, p := range pt.endpoints {
 			if !p.wire.acknowledged() {
 				return false
@@ -385,24 +320,11 @@ func (m *Mesh) Close() error {
 	m.closed = true
 	m.life.Unlock()
 	var errs []error
-	for _, p := range m.peers {
-		if p == nil {
-			continue
-		}
-		if p.endpoint != nil {
-			errs = append(errs, p.endpoint.Close())
-		}
-		if p.wire != nil {
-			errs = append(errs, p.wire.staging.Close())
-		}
+	for _, pt := range *m.ports.Load() {
+		errs = append(errs, pt.close())
 	}
-	for _, pt := range m.ports {
-		if pt.cq != nil {
-			errs = append(errs, pt.cq.Close())
-		}
-		if pt.arena != nil {
-			errs = append(errs, pt.arena.Close())
-		}
+	if m.first != nil {
+		errs = append(errs, m.first.Abandon())
 	}
 	return errors.Join(errs...)
 }

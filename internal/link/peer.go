@@ -29,6 +29,7 @@ type Peer struct {
 	windows  [][]byte
 	watch    watch
 	told     atomic.Bool
+	dropped  bool                   // it never joined; the mesh's life guards it
 	gone     atomic.Pointer[Notice] // the peer's end, as the peer told or the provider saw it
 }
 

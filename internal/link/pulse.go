@@ -45,7 +45,7 @@ type watch struct {
 // beside whatever else uses the mesh.
 func (m *Mesh) Beat() {
 	m.beats++
-	for _, pt := range m.ports {
+	for _, pt := range *m.ports.Load() {
 		if len(pt.endpoints) < len(pt.peers) { // some have it mapped
 			wordAt(pt.arena.Bytes()).Add(1)
 		}
@@ -97,7 +97,7 @@ func (p *Peer) Listen(now time.Time, limit time.Duration) {
 
 // ListenUndrained listens to the peers whose connections have not taken what was posted.
 func (m *Mesh) ListenUndrained(now time.Time, limit time.Duration) {
-	for _, pt := range m.ports {
+	for _, pt := range *m.ports.Load() {
 		for _, p := range pt.endpoints {
 			if !p.wire.drained() {
 				p.Listen(now, limit)

@@ -118,7 +118,7 @@ func (w *wire) flush() {
 	n, err := w.peer.endpoint.Post(w.backlog)
 	if err != nil {
 		w.backlog, w.done = w.backlog[:0], w.posted
-		w.peer.mesh.lost(w.peer.Rank, err)
+		w.peer.mesh.lost(w.peer, err)
 		return
 	}
 	w.backlog = w.backlog[:copy(w.backlog, w.backlog[n:])]
@@ -157,7 +157,7 @@ func (w *wire) completed(c rdma.Completion) error {
 		w.done, w.beats = max(w.done, c.ID), 0
 		w.mu.Unlock()
 		if c.Err != nil && !errors.Is(c.Err, rdma.ErrClosed) {
-			w.peer.mesh.lost(w.peer.Rank, c.Err)
+			w.peer.mesh.lost(w.peer, c.Err)
 		}
 		return nil
 	}

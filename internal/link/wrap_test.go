@@ -24,7 +24,7 @@ func TestSequenceNumbersWrap(t *testing.T) {
 	for _, begin := range []uint32{0, math.MaxInt32 - 5, math.MaxInt32 + 3, math.MaxUint32 - 5, math.MaxUint32} {
 		a, b := pair(t, Geometry{Lanes: 1, Slots: 4, SlotBytes: 64}, false)
 		window := make([]byte, 256)
-		b.peers[0].windows = [][]byte{nil, window}
+		b.Peer(0).windows = [][]byte{nil, window}
 		s, r := a.Peer(1).Sender(0).(*memSender), b.Peer(0).Receiver(0).(*memReceiver)
 		from(s, r, begin)
 		call := Call{FP: 7}

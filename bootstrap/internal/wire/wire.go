@@ -41,6 +41,7 @@ const (
 	Store                       // a client uses a key-value store
 	Recover                     // ranks of a group that has failed talk about who is left
 	Join                        // a newcomer wants to become a rank of a group
+	Pair                        // a rank meets another of its communicator, to make their links
 )
 
 // Code is why a connection is refused before it is authenticated.

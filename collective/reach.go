@@ -1,0 +1,188 @@
+package collective
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gccl/gccl/bootstrap"
+	"github.com/gccl/gccl/internal/executor"
+	"github.com/gccl/gccl/internal/link"
+	"github.com/gccl/gccl/schedule"
+	"golang.org/x/sync/errgroup"
+)
+
+// lazySize is the most ranks of a communicator whose links are all made at once: beyond, they cost time
+// and memory with the square of the size (a pair takes two rings for every lane, and a meeting of 0.3 ms),
+// and most are never used.
+const lazySize = 64
+
+// lazy decides, from what the ranks have agreed on, whether links are made when a call first wants them.
+// It needs ports by which ranks reach each other.
+func lazy(cfg *Config, peers []hello) bool {
+	for i := range peers {
+		if len(peers[i].Addrs) == 0 {
+			return false
+		}
+	}
+	if cfg.Lazy == 0 {
+		return len(peers) > lazySize
+	}
+	return cfg.Lazy > 0
+}
+
+// openPairs lets other ranks meet this one to make links.
+func (c *Comm) openPairs() {
+	addrs := make([][]string, c.size)
+	for r := range c.peers {
+		addrs[r] = c.peers[r].Addrs
+	}
+	c.pairs = bootstrap.OpenPairs(c.standby.port.Port, bootstrap.Circle{Secret: c.cfg.Bootstrap.Secret, Rank: c.rank, Size: c.size,
+		RunID: fmt.Sprintf("%s/links/%016x", c.cfg.Bootstrap.RunID, c.epoch)}, addrs)
+}
+
+// unmet is the failure to make a link.
+type unmet struct{ err error }
+
+func (u *unmet) Error() string { return u.err.Error() }
+func (u *unmet) Unwrap() error { return u.err }
+
+// unbound is a program of a plan that waits for links.
+type unbound struct {
+	prog   *executor.Program
+	layout executor.Layout
+	lane   int
+	peers  []int // ascending
+}
+
+// bind binds a program to links, or, if there are not all, has the first run of the plan do it.
+func (c *Comm) bind(p *planned, prog *executor.Program, lay executor.Layout, lane int) (err error) {
+	u := unbound{prog: prog, layout: lay, lane: lane}
+	for _, l := range prog.Schedule.Lanes {
+		for _, s := range l {
+			if s.Op == schedule.Send || s.Op == schedule.Recv || s.Op == schedule.RecvReduce {
+				u.peers = append(u.peers, s.Peer)
+			}
+		}
+	}
+	slices.Sort(u.peers)
+	u.peers = slices.Compact(u.peers)
+	for _, r := range u.peers {
+		if c.mesh.Peer(r) == nil {
+			p.later = &u
+			return nil
+		}
+	}
+	p.plan, err = prog.Plan(c.mesh, lay, lane)
+	return err
+}
+
+// reach makes the links that plans want and that are not there, and binds the plans. The ranks at the
+// other ends do the same when they come to the same call, and then this one goes on.
+func (c *Comm) reach(ctx context.Context, plans ...*planned) error {
+	var ranks []int
+	for _, p := range plans {
+		if p.later == nil {
+			continue
+		}
+		for _, r := range p.later.peers {
+			if c.mesh.Peer(r) == nil {
+				ranks = append(ranks, r)
+			}
+		}
+	}
+	slices.Sort(ranks)
+	if ranks = slices.Compact(ranks); len(ranks) > 0 {
+		if err := c.join(ctx, ranks); err != nil {
+			return err
+		}
+	}
+	for _, p := range plans {
+		u := p.later
+		if u == nil {
+			continue
+		}
+		var err error
+		if p.plan, err = u.prog.Plan(c.mesh, u.layout, u.lane); err != nil {
+			return fmt.Errorf("%w: %s: %v", ErrInternal, p.algorithm, err)
+		}
+		p.later = nil
+	}
+	return nil
+}
+
+// Bounds of the pause between two looks at what else happens while links are made.
+const (
+	firstTend = time.Millisecond
+	lastTend  = 100 * time.Millisecond
+)
+
+// join adds ranks to the mesh.
+func (c *Comm) join(ctx context.Context, ranks []int) error {
+	if c.cfg.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.cfg.Timeout)
+		defer cancel()
+	}
+	j, err := c.mesh.Join(ranks)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	g, meeting := errgroup.WithContext(ctx)
+	for _, r := range ranks {
+		g.Go(func() error {
+			return c.pairs.Meet(meeting, r, j.Blob(r), func(theirs []byte) error { return j.Connect(meeting, r, theirs) })
+		})
+	}
+	if err := c.waitFor(g); err != nil {
+		return errors.Join(err, j.Abandon())
+	}
+	j.Done()
+	for _, r := range ranks {
+		p := c.mesh.Peer(r)
+		c.engine.Joined(p.Receiver(c.geo.Lanes - 1))
+		for i := range c.windows.list {
+			if err := c.windows.list[i].show(ctx, p); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// waitFor waits for meetings, and meanwhile does what a rank that waits must.
+func (c *Comm) waitFor(g *errgroup.Group) error {
+	done := make(chan error, 1)
+	go func() { done <- g.Wait() }()
+	var broken error
+	timer := time.NewTimer(firstTend)
+	defer timer.Stop()
+	for pause := firstTend; ; {
+		select {
+		case err := <-done:
+			if err != nil && broken == nil {
+				return c.unmet(err)
+			}
+			return broken
+		case <-timer.C:
+			if err := c.engine.Tend(); err != nil && broken == nil {
+				broken = err
+				c.pairs.Close() // which ends the meetings
+			}
+			pause = min(2*pause, lastTend)
+			timer.Reset(pause)
+		}
+	}
+}
+
+// unmet says who is to blame for a meeting that failed.
+func (c *Comm) unmet(err error) error {
+	var blamed *bootstrap.RankError
+	if errors.Is(err, bootstrap.ErrPeerLost) && errors.As(err, &blamed) {
+		return &executor.Gone{Notice: &link.Notice{Cause: link.CauseLost, From: c.rank, Culprit: blamed.Rank,
+			Text: fmt.Sprintf("%s: %v", c.describe(blamed.Rank), blamed.Err)}}
+	}
+	return &unmet{err}
+}

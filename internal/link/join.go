@@ -1,0 +1,178 @@
+package link
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gccl/gccl/rdma"
+)
+
+// port is a device as some peers of this mesh use it: one arena and one completion queue.
+type port struct {
+	dev       rdma.Device
+	cq        rdma.CQ
+	arena     rdma.Region
+	peers     []*Peer          // in the order of their sections
+	endpoints map[uint32]*Peer // wire peers by endpoint
+}
+
+// Joining is some peers on their way into a mesh: this rank's memory and endpoints for them. Blob is
+// what each of them needs for its Connect. After Done they are the mesh's; without, Abandon releases them.
+type Joining struct {
+	m     *Mesh
+	ports []*port
+	peers map[int]*Peer
+}
+
+// Join prepares to add peers, none of which has joined before.
+func (m *Mesh) Join(ranks []int) (*Joining, error) {
+	j := &Joining{m: m, peers: make(map[int]*Peer, len(ranks))}
+	byDevice := map[rdma.Device]*port{}
+	for _, r := range ranks {
+		dev := m.device(r)
+		pt := byDevice[dev]
+		if pt == nil {
+			pt = &port{dev: dev, endpoints: map[uint32]*Peer{}}
+			byDevice[dev] = pt
+			j.ports = append(j.ports, pt)
+		}
+		p := &Peer{Rank: r, Provider: dev.Attr().Provider, mesh: m, port: pt}
+		pt.peers = append(pt.peers, p)
+		j.peers[r] = p
+	}
+	for _, pt := range j.ports {
+		if err := m.open(pt); err != nil {
+			return nil, errors.Join(err, j.Abandon())
+		}
+		m.touch(pt, m.touched)
+	}
+	return j, nil
+}
+
+func (m *Mesh) open(pt *port) (err error) {
+	name := pt.dev.Attr().Provider
+	if pt.cq, err = pt.dev.NewCQ(len(pt.peers)*(m.geo.recvDepth()+m.geo.Lanes*m.geo.Slots+maxBeats), m.bell.Ring); err != nil {
+		return fmt.Errorf("completion queue on %s: %w", name, err)
+	}
+	if pt.arena, err = pt.dev.Alloc(m.geo.ArenaBytes(len(pt.peers)), "ring buffers"); err != nil {
+		return fmt.Errorf("ring buffers on %s: %w", name, err)
+	}
+	for i, p := range pt.peers {
+		p.section = pt.arena.Bytes()[4096+i*m.geo.sectionBytes():][:m.geo.sectionBytes()]
+		p.endpoint, err = pt.dev.NewEndpoint(pt.cq, rdma.EndpointOptions{
+			RecvDepth: m.geo.recvDepth(),
+			OnLost:    func(err error) { m.lost(p, err) },
+		})
+		if err != nil {
+			return fmt.Errorf("endpoint for rank %d on %s: %w", p.Rank, name, err)
+		}
+	}
+	return nil
+}
+
+// touch writes to every page of the first lanes' rings. Nobody else has the memory yet.
+func (m *Mesh) touch(pt *port, lanes int) {
+	const page = 4096
+	for i := range pt.peers {
+		section := pt.arena.Bytes()[page+i*m.geo.sectionBytes():]
+		for off := 0; off < noticeBytes+lanes*m.geo.laneBytes(); off += page {
+			section[off] = 0
+		}
+	}
+}
+
+// Blob is what one of the peers needs for its Connect.
+func (j *Joining) Blob(rank int) []byte { return j.appendEntry(nil, rank) }
+
+// appendEntry writes what a peer needs behind b: the endpoint's address, the arena and the place of the
+// peer's section in it. It writes an empty entry for a rank that is not joining.
+func (j *Joining) appendEntry(b []byte, rank int) []byte {
+	p := j.peers[rank]
+	if p == nil {
+		return binary.AppendUvarint(b, 0)
+	}
+	addr := p.endpoint.Address()
+	b = binary.AppendUvarint(b, uint64(len(addr)))
+	b = append(b, addr...)
+	r := p.port.arena.Remote()
+	at := 4096 + slices.Index(p.port.peers, p)*j.m.geo.sectionBytes()
+	for _, v := range []uint64{r.Addr, r.Key, r.Len, uint64(at)} {
+		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	return b
+}
+
+// Connect pairs the endpoint for one of the peers with the peer's, of which blob is the Blob. Different
+// peers may be connected at once. The two must hear from each other once more before the first message.
+func (j *Joining) Connect(ctx context.Context, rank int, blob []byte) error {
+	e, err := decodeBlob(blob, 1, 0)
+	if err != nil {
+		return fmt.Errorf("blob of rank %d: %w", rank, err)
+	}
+	return j.connect(ctx, rank, e)
+}
+
+func (j *Joining) connect(ctx context.Context, rank int, e entry) error {
+	return j.peers[rank].connect(ctx, e.addr, e.remote, e.base)
+}
+
+// Done makes the peers, which are all connected, the mesh's own. It is for the goroutine that runs
+// collectives.
+func (j *Joining) Done() {
+	for _, pt := range j.ports {
+		for _, p := range pt.peers {
+			if p.wire != nil {
+				pt.endpoints[p.endpoint.ID()] = p
+			}
+		}
+	}
+	m := j.m
+	ports := slices.Concat(*m.ports.Load(), j.ports)
+	m.ports.Store(&ports)
+	for r, p := range j.peers {
+		m.peers[r].Store(p)
+	}
+	if n := m.failed.Load(); n != nil { // it may have been told to the others only
+		for _, p := range j.peers {
+			p.tell(n)
+		}
+	}
+}
+
+// Abandon releases everything.
+func (j *Joining) Abandon() error {
+	j.m.life.Lock() // a provider may be telling of a loss
+	for _, p := range j.peers {
+		p.dropped = true
+	}
+	j.m.life.Unlock()
+	var errs []error
+	for _, pt := range j.ports {
+		errs = append(errs, pt.close())
+	}
+	j.ports = nil
+	return errors.Join(errs...)
+}
+
+// close releases endpoints, queue and arena. It never waits for a peer.
+func (pt *port) close() error {
+	var errs []error
+	for _, p := range pt.peers {
+		if p.endpoint != nil {
+			errs = append(errs, p.endpoint.Close())
+		}
+		if p.wire != nil {
+			errs = append(errs, p.wire.staging.Close())
+		}
+	}
+	if pt.cq != nil {
+		errs = append(errs, pt.cq.Close())
+	}
+	if pt.arena != nil {
+		errs = append(errs, pt.arena.Close())
+	}
+	return errors.Join(errs...)
+}
