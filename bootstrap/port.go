@@ -15,7 +15,7 @@ import (
 	"github.com/gccl/gccl/bootstrap/internal/wire"
 )
 
-// ErrRefused: none of a rank's addresses has a listener any more, so its process has left or is gone.
+// ErrRefused: a rank has left, as its process says, or none of its addresses has a listener any more.
 var ErrRefused = meet.ErrRefused
 
 // Port is where a process can be reached for as long as it is in some group: by ranks that talk about a
@@ -99,8 +99,11 @@ func (e *Entrance) Accept(ctx context.Context) (*Contact, error) {
 // Close lets nobody in any more.
 func (e *Entrance) Close() { e.door.Close() }
 
-// Call contacts rank to of a circle at its addresses. It tries until ctx is done, or every address
-// refuses the connection (ErrRefused).
+// Leave closes the entrance, and lets callers know from then on that this rank has left the circle.
+func (e *Entrance) Leave() { e.door.Leave() }
+
+// Call contacts rank to of a circle at its addresses. It tries until ctx is done, or that
+// rank has left or is gone (ErrRefused).
 func (p *Port) Call(ctx context.Context, c Circle, purpose Purpose, to int, addrs []string) (*Contact, error) {
 	badge := meet.NewBadge(c.Secret, c.RunID, 0)
 	caller := &meet.Caller{

@@ -12,6 +12,7 @@ func (c *Comm) beat(ctx context.Context) {
 	t := time.NewTicker(link.BeatEvery)
 	defer t.Stop()
 	for {
+		c.selfCheck()
 		c.mesh.Beat()
 		c.tend()
 		select {
@@ -45,5 +46,15 @@ func (c *Comm) tend() {
 		case !moved:
 			return
 		}
+	}
+}
+
+// selfCheck finds out, by the gap since its last call, whether this rank has been stopped itself for so long
+// that others may have gone on without it.
+func (c *Comm) selfCheck() {
+	now := time.Now()
+	last := c.standby.lastBeat.Swap(&now)
+	if last != nil && c.cfg.Heartbeat > 0 && now.Sub(*last) > c.cfg.Heartbeat/2 {
+		c.standby.stopped.Store(true)
 	}
 }

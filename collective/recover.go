@@ -123,7 +123,7 @@ func (c *Comm) Shrink(ctx context.Context) (*Comm, error) {
 		ctx, cancel := c.bounded(ctx)
 		defer cancel()
 		if s == nil {
-			child, err = c.remake(ctx, "alone", []int{0})
+			child, err = c.remake(ctx, "alone", []int{0}, 0)
 		} else {
 			c.prejudge(s)
 			child, err = c.shrink(ctx, s)
@@ -171,7 +171,10 @@ func (c *Comm) prejudge(s *recovery.Session) {
 			}
 		}
 	}
-	if n := c.mesh.Failed(); n != nil && n.Cause == link.CauseLost && n.Culprit == c.rank {
+	if c.standby.lastBeat.Load() != nil {
+		c.selfCheck()
+	}
+	if n := c.mesh.Failed(); c.standby.stopped.Load() || n != nil && n.Cause == link.CauseLost && n.Culprit == c.rank {
 		s.Doubt()
 	}
 }
@@ -200,7 +203,7 @@ func (c *Comm) shrink(ctx context.Context, s *recovery.Session) (*Comm, error) {
 	v, round, err := c.agreed(s.Agree(ctx, opShrink, 1))(opShrink)
 	for err == nil {
 		members := c.without(v.Failed)
-		child, made := c.guarded(ctx, s, round, members)
+		child, made := c.guarded(ctx, s, fmt.Sprint(round), members, 0)
 		flags := uint64(1)
 		if made != nil {
 			flags = 0
@@ -235,34 +238,43 @@ func (c *Comm) without(failed agree.Set) []int {
 	return out
 }
 
-// guarded makes a communicator of some ranks, and gives up as soon as one of them has failed.
-func (c *Comm) guarded(ctx context.Context, s *recovery.Session, round uint64, members []int) (*Comm, error) {
+// guarded makes a communicator of some ranks and as many newcomers, and gives up as soon as one of the
+// ranks has failed.
+func (c *Comm) guarded(ctx context.Context, s *recovery.Session, name string, members []int, newcomers int) (*Comm, error) {
 	set := agree.NewSet(c.size)
 	for _, r := range members {
 		set.Add(r)
 	}
 	ctx, cancel := s.Guard(ctx, set)
 	defer cancel()
-	child, err := c.remake(ctx, fmt.Sprint(round), members)
+	child, err := c.remake(ctx, name, members, newcomers)
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("%w (%w)", err, context.Cause(ctx))
 	}
 	return child, err
 }
 
-// remake makes a communicator of ranks of this one. All of them call it with the same name, which is
-// not used twice.
-func (c *Comm) remake(ctx context.Context, name string, members []int) (*Comm, error) {
+// remake makes a communicator of ranks of this one, with newcomers after them. All call it with the same
+// name, which is not used twice.
+func (c *Comm) remake(ctx context.Context, name string, members []int, newcomers int) (*Comm, error) {
+	former := slices.Clone(members)
+	for range newcomers {
+		former = append(former, -1)
+	}
 	rank := slices.Index(members, c.rank)
-	name = fmt.Sprintf("%s/recovered/%016x/%s", c.cfg.Bootstrap.RunID, c.epoch, name)
-	g, err := c.form(ctx, name, rank, len(members), c.peers[members[0]].Addrs)
+	g, err := c.form(ctx, c.planeName(name), rank, len(former), c.peers[members[0]].Addrs)
 	if err != nil {
 		return nil, err
 	}
 	cfg := c.cfg
 	cfg.Group = g
-	cfg.heir = &heir{port: c.standby.port, generation: c.standby.generation + 1, former: members}
+	cfg.heir = &heir{port: c.standby.port, generation: c.standby.generation + 1, former: former}
 	return New(ctx, cfg)
+}
+
+// planeName names the control plane of a communicator that is made of this one.
+func (c *Comm) planeName(name string) string {
+	return fmt.Sprintf("%s/recovered/%016x/%s", c.cfg.Bootstrap.RunID, c.epoch, name)
 }
 
 // form makes the control plane of a communicator whose rank 0 has the addresses given.
@@ -286,10 +298,11 @@ func (c *Comm) form(ctx context.Context, name string, rank, size int, addrs []st
 func (c *Comm) pass(child *Comm) {
 	s := &c.standby
 	if s.elder != nil {
-		s.elder.Close()
+		s.elder.Retire()
 		s.elder = nil
 	}
 	child.standby.elder = s.session
+	child.standby.hall, s.hall = s.hall, nil // rank 0 stays rank 0
 	s.given.Store(true)
 }
 

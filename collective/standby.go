@@ -19,6 +19,12 @@ type standby struct {
 	given   atomic.Bool       // an heir has taken the session over
 	elder   *recovery.Session // of the communicator that this one was recovered from
 
+	hall    *hall // rank 0's, for newcomers; nil: not open
+	growths int   // calls of Grow
+
+	lastBeat atomic.Pointer[time.Time]
+	stopped  atomic.Bool // this rank has been, for long
+
 	generation uint64
 	former     []int // by rank: its rank there, −1: it is new; nil: there was none
 }
@@ -143,6 +149,10 @@ func (s *standby) close() {
 	s.interrupt()
 	if s.elder != nil {
 		s.elder.Close()
+	}
+	if s.hall != nil {
+		s.hall.close()
+		s.hall = nil
 	}
 	if s.port != nil {
 		s.port.release()

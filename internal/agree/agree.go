@@ -21,7 +21,7 @@
 //
 // Suspicions are certain (the process is gone, or has left the agreement) or not (it was silent, and may
 // be stopped, or cut off). A coordinator needs a quorum: a majority of the ranks of the group, or all
-// but those that are certainly gone. Then
+// but those that are certainly gone, of which no majority was silent first. Then
 //
 //  1. no two ranks decide differently in a round, also if one of them has died since; with uncertain
 //     suspicions, unless all that accepted the first decision have certainly gone before the second;
@@ -52,8 +52,10 @@ const Mixed = 255
 type Machine struct {
 	rank, size int
 
-	// Invariants: suspects never shrinks and never holds rank; certain is a part of it.
-	suspects, certain Set
+	// Invariants: suspects never shrinks and never holds rank; certain is a part of it. silent are those
+	// who were suspected without certainty at first: they may have gone on without this rank, and have
+	// ended since.
+	suspects, certain, silent Set
 
 	doubt     bool // this rank trusts no certainty
 	out       bool
@@ -94,7 +96,7 @@ type part struct {
 
 // New returns the machine of a rank of a group, in round 1.
 func New(rank, size int) *Machine {
-	m := &Machine{rank: rank, size: size, suspects: NewSet(size), certain: NewSet(size), round: 1}
+	m := &Machine{rank: rank, size: size, suspects: NewSet(size), certain: NewSet(size), silent: NewSet(size), round: 1}
 	m.fresh()
 	return m
 }
@@ -174,6 +176,9 @@ func (m *Machine) Suspect(rank int, certain bool) {
 		return
 	}
 	news := !m.suspects.Has(rank)
+	if news && !certain {
+		m.silent.Add(rank)
+	}
 	m.suspects.Add(rank)
 	if certain && !m.certain.Has(rank) {
 		news = true
@@ -208,9 +213,14 @@ func (m *Machine) Abandon() {
 	}
 }
 
-// quorum reports whether this rank may decide with those that it does not suspect.
+// quorum reports whether this rank may decide with those that it does not suspect. That all others are
+// certainly gone does not count if so many were silent first that they may have been a majority
+// without this rank.
 func (m *Machine) quorum() bool {
-	return 2*(m.size-m.suspects.Len()) > m.size || !m.doubt && m.certain.Contains(m.suspects)
+	if 2*(m.size-m.suspects.Len()) > m.size {
+		return true
+	}
+	return !m.doubt && m.certain.Contains(m.suspects) && 2*m.silent.Len() <= m.size
 }
 
 // Take returns the messages that are to be sent and forgets them.
@@ -248,6 +258,11 @@ func (m *Machine) Step(msg Message) {
 	case msg.Kind == Abandon:
 		m.abandoned = true
 		return
+	}
+	for _, r := range msg.Suspects.Ranks() {
+		if !m.suspects.Has(r) && !msg.Certain.Has(r) {
+			m.silent.Add(r)
+		}
 	}
 	grew := m.suspects.Unite(msg.Suspects)
 	grew = m.certain.Unite(msg.Certain) || grew

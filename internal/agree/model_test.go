@@ -75,7 +75,7 @@ func (w *world) clone() *world {
 
 func (m *Machine) clone() *Machine {
 	c := *m
-	c.suspects, c.certain, c.outbox = m.suspects.Clone(), m.certain.Clone(), nil
+	c.suspects, c.certain, c.silent, c.outbox = m.suspects.Clone(), m.certain.Clone(), m.silent.Clone(), nil
 	c.cur.accepts = m.cur.accepts.Clone()
 	if m.cur.parts != nil {
 		c.cur.parts = map[int]part{}
@@ -92,7 +92,7 @@ func (w *world) key() []byte {
 	for r, m := range w.machines {
 		s := &m.cur
 		b = append(b, flag(w.dead[r]), flag(m.out), flag(m.abandoned), flag(s.started), flag(s.collected), byte(s.toldTo+1), byte(m.round), byte(s.ballot+1), byte(w.calls[r]))
-		b = appendSet(appendSet(b, m.suspects), m.certain)
+		b = appendSet(appendSet(appendSet(b, m.suspects), m.certain), m.silent)
 		b = binary.BigEndian.AppendUint64(b, s.least)
 		b = appendOutcome(appendOutcome(appendOutcome(b, m.prev), s.accepted), s.proposed)
 		b = append(b, flag(s.accepts != nil))

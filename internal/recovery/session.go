@@ -99,11 +99,28 @@ func (s *Session) Close() {
 	s.workers.Wait()
 }
 
-// leave ends this rank's part for a reason.
-func (s *Session) leave(why error) {
+// Retire ends a session whose ranks have agreed to go on elsewhere. Unlike after Close, a rank that has
+// missed that does not take this one for gone.
+func (s *Session) Retire() {
 	s.entrance.Close()
 	s.mu.Lock()
+	s.close(ErrLeft)
+	s.mu.Unlock()
+	s.workers.Wait()
+}
+
+// leave ends this rank's part for a reason.
+func (s *Session) leave(why error) {
+	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.closed {
+		s.entrance.Leave()
+	}
+	s.close(why)
+}
+
+// close ends this rank's part. The caller holds the lock.
+func (s *Session) close(why error) {
 	if s.closed {
 		return
 	}

@@ -26,8 +26,8 @@ const refusals = 2
 
 // Errors of a call.
 var (
-	// ErrRefused: every address refused the connection, so nobody listens there any more.
-	ErrRefused = errors.New("nobody listens there")
+	// ErrRefused: the server has left, as it says itself, or every address refused the connection.
+	ErrRefused = errors.New("nobody listens there any more")
 
 	ErrTimeout = errors.New("bootstrap timed out")
 	ErrConfig  = errors.New("bad configuration")
@@ -44,8 +44,9 @@ type Caller struct {
 	// that resolves to a loopback address misleads.
 	Remote bool
 
-	// Refusable ends the call with ErrRefused once every address has refused the connection: the
-	// server has been there and will not come again. The targets must be addresses, no names.
+	// Refusable ends the call with ErrRefused once a server says that it has left, or every address
+	// has refused the connection: the server has been there and will not come again. The targets must
+	// be addresses, no names.
 	Refusable bool
 
 	// Dial and Resolve replace package net's in tests.
@@ -222,17 +223,24 @@ func (a *attempts) note(ctx context.Context, addr string, err error) {
 // countRefusal notes whether an address refused the connection, and ends the call if all do. The
 // caller holds the lock.
 func (a *attempts) countRefusal(v *verdict) {
-	if !errors.Is(v.err, syscall.ECONNREFUSED) {
+	var said *wire.Refused
+	left := errors.As(v.err, &said) && said.Code == wire.Left
+	if !left && !errors.Is(v.err, syscall.ECONNREFUSED) {
 		v.refused = 0
 		return
 	}
 	v.refused++
-	if !a.Refusable || len(a.seen) < len(a.Targets) {
+	if !a.Refusable {
 		return
 	}
-	for _, other := range a.seen {
-		if other.refused < refusals {
+	if !left {
+		if len(a.seen) < len(a.Targets) {
 			return
+		}
+		for _, other := range a.seen {
+			if other.refused < refusals {
+				return
+			}
 		}
 	}
 	select {

@@ -76,3 +76,27 @@ func (d *Door) Close() {
 		d.gate.Close()
 	}
 }
+
+// departure is what a caller may still want of a door that was left.
+type departure struct {
+	run     wire.RunDigest
+	epoch   uint64
+	purpose wire.Purpose
+	target  uint32
+}
+
+// maxLeft bounds what a gate remembers; the oldest is forgotten.
+const maxLeft = 1024
+
+// Leave closes the door, and callers who want it are told from then on that this rank has left, as long as
+// the gate is open for others.
+func (d *Door) Leave() {
+	g := d.gate
+	g.mu.Lock()
+	if len(g.left) == maxLeft {
+		g.left = slices.Delete(g.left, 0, 1)
+	}
+	g.left = append(g.left, departure{d.Run, d.Epoch, d.purpose, d.target})
+	g.mu.Unlock()
+	d.Close()
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -36,6 +37,7 @@ type Gate struct {
 	mu         sync.Mutex
 	closed     bool
 	doors      []*Door
+	left       []departure           // doors that were left
 	open       map[net.Conn]struct{} // all connections that are not handed over
 	strangers  list.List             // of net.Conn: those that have not said hello, oldest first
 	handshakes int
@@ -213,6 +215,9 @@ func (g *Gate) screen(h wire.Hello) (*Door, wire.Code, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	code, why := wire.OtherRun, errors.New("it belongs to another job (run id differs)")
+	if slices.Contains(g.left, departure{h.Run, h.Epoch, h.Purpose, h.Target}) {
+		code, why = wire.Left, errors.New("it wants a rank that has left")
+	}
 	for _, d := range g.doors {
 		switch {
 		case h.Run != d.Run:

@@ -54,6 +54,7 @@ const (
 	OtherEpoch
 	OtherTarget // the rank that the caller wants is not here, or the purpose is not served
 	Busy
+	Left // the rank that the caller wants was here and has left
 )
 
 // String says the reason as a clause with the server as subject.
@@ -69,6 +70,8 @@ func (c Code) String() string {
 		return "is not the rank that was wanted"
 	case Busy:
 		return "is busy with other handshakes"
+	case Left:
+		return "has left the group"
 	}
 	return fmt.Sprintf("refused with code %d", uint16(c))
 }

@@ -1,0 +1,276 @@
+package collective
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gccl/gccl/bootstrap"
+	"github.com/gccl/gccl/bootstrap/store"
+	"github.com/gccl/gccl/tensor"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+// recovered calls f on some ranks at once and returns what each got.
+func recovered(comms []*Comm, f func(c *Comm) (*Comm, error)) ([]*Comm, []error) {
+	out, errs := make([]*Comm, len(comms)), make([]error, len(comms))
+	var wg sync.WaitGroup
+	for i, c := range comms {
+		wg.Go(func() { out[i], errs[i] = f(c) })
+	}
+	wg.Wait()
+	return out, errs
+}
+
+func closeAll(t *testing.T, comms ...*Comm) {
+	t.Helper()
+	for _, c := range comms {
+		require.NoError(t, c.Close())
+	}
+}
+
+// sums checks an AllReduce.
+func sums(t *testing.T, comms []*Comm) {
+	t.Helper()
+	each(t, comms, func(c *Comm) error {
+		x := []int64{1, int64(c.Rank())}
+		err := c.AllReduce(t.Context(), tensor.Of(x), tensor.Of(x), tensor.Sum)
+		n := int64(len(comms))
+		require.Equal(t, []int64{n, n * (n - 1) / 2}, x)
+		return err
+	})
+}
+
+// Ranks leave one after the other, rank 0 first; the others shrink each time. Nothing is left.
+func TestShrinkOfGoroutines(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	comms, err := NewLocal(t.Context(), 5, Config{Timeout: 20 * time.Second})
+	require.NoError(t, err)
+	for generation := uint64(1); len(comms) > 1; generation++ {
+		sums(t, comms)
+		gone := (len(comms) + 1) % 3 % len(comms)
+		require.NoError(t, comms[gone].Close())
+		old := without(comms, gone)
+		survivors, errs := recovered(old, func(c *Comm) (*Comm, error) { return c.Shrink(t.Context()) })
+		require.NoError(t, errors.Join(errs...))
+		for i, c := range survivors {
+			require.Equal(t, i, c.Rank())
+			require.Equal(t, len(old), c.Size())
+			require.Equal(t, generation, c.Generation())
+			want := i
+			if i >= gone {
+				want++
+			}
+			require.Equal(t, want, c.Former(i))
+			require.Equal(t, gone, old[i].Failed()[0].Rank)
+		}
+		_, err := old[0].Shrink(t.Context())
+		require.ErrorIs(t, err, ErrInvalid, "it can only be closed")
+		if generation%2 == 0 { // in either order
+			closeAll(t, old...)
+		} else {
+			defer closeAll(t, old...)
+		}
+		comms = survivors
+	}
+	lone, err := comms[0].Shrink(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 1, lone.Size())
+	closeAll(t, comms[0], lone)
+}
+
+func without(comms []*Comm, i int) []*Comm {
+	return append(append([]*Comm(nil), comms[:i]...), comms[i+1:]...)
+}
+
+// Shrink with all ranks alive, after one gave a call up, makes a communicator of all.
+func TestShrinkRepairs(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	comms, err := NewLocal(t.Context(), 3, Config{Timeout: 20 * time.Second})
+	require.NoError(t, err)
+	comms[1].Abort("test")
+	again, errs := recovered(comms, func(c *Comm) (*Comm, error) {
+		if c.Rank() != 2 {
+			return c.Shrink(t.Context())
+		}
+		err := c.Barrier(t.Context()) // rank 2 learns of it in a call
+		for err == nil {
+			err = c.Barrier(t.Context())
+		}
+		if !errors.Is(err, ErrGaveUp) && !errors.Is(err, ErrRevoked) { // whichever it hears of first
+			return nil, err
+		}
+		return c.Shrink(t.Context())
+	})
+	require.NoError(t, errors.Join(errs...))
+	sums(t, again)
+	closeAll(t, comms...)
+	closeAll(t, again...)
+}
+
+// Revoke ends the calls of all ranks; Agree works before and after, with and without a rank that is gone.
+func TestRevokeAndAgree(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	comms, err := NewLocal(t.Context(), 4, Config{Timeout: 20 * time.Second})
+	require.NoError(t, err)
+	agree := func(comms []*Comm, want uint64) {
+		each(t, comms, func(c *Comm) error {
+			got, err := c.Agree(t.Context(), ^uint64(0)^1<<c.Rank())
+			require.Equal(t, want, got)
+			return err
+		})
+	}
+	agree(comms, ^uint64(0b1111))
+	sums(t, comms)
+	ended := make(chan error)
+	go func() { ended <- comms[0].Barrier(t.Context()) }()
+	comms[1].Revoke(errors.New("enough"))
+	err = <-ended
+	require.ErrorIs(t, err, ErrRevoked)
+	require.ErrorContains(t, err, "rank 1")
+	require.ErrorContains(t, err, "enough")
+	agree(comms, ^uint64(0b1111))
+	require.NoError(t, comms[2].Close())
+	agree(without(comms, 2), ^uint64(0b1011))
+	require.Len(t, comms[3].Failed(), 1)
+	_, err = comms[2].Agree(t.Context(), 0)
+	require.ErrorIs(t, err, ErrClosed)
+	closeAll(t, comms...)
+}
+
+// Some agree while others shrink: all learn of it.
+func TestAgreeAgainstShrink(t *testing.T) {
+	comms := localBroken(t, 2, Config{Timeout: 20 * time.Second})
+	_, errs := recovered(comms, func(c *Comm) (*Comm, error) {
+		if c.Rank() == 0 {
+			return c.Shrink(t.Context())
+		}
+		_, err := c.Agree(t.Context(), 1)
+		return nil, err
+	})
+	for _, err := range errs {
+		require.ErrorIs(t, err, ErrMismatch)
+	}
+}
+
+// A rank that does not come keeps the others no longer than their contexts; a rank whose context ends is
+// out, and the others go on without it. Close ends a Shrink.
+func TestShrinkIsBounded(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	comms, err := NewLocal(t.Context(), 3, Config{Timeout: 20 * time.Second})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err = comms[0].Shrink(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.ErrorContains(t, err, "rank 1")
+	rest, errs := recovered(comms[1:], func(c *Comm) (*Comm, error) { return c.Shrink(t.Context()) })
+	require.NoError(t, errors.Join(errs...))
+	sums(t, rest)
+	done := make(chan error)
+	go func() {
+		_, err := rest[0].Shrink(context.Background())
+		done <- err
+	}()
+	for rest[1].broken.Load() == nil { // it has heard of it
+		time.Sleep(time.Millisecond)
+	}
+	require.NoError(t, rest[0].Close())
+	require.ErrorIs(t, <-done, ErrClosed)
+	closeAll(t, comms...)
+	closeAll(t, rest...)
+}
+
+// Newcomers join a job that has lost ranks, and one of one rank; all agree on who is new.
+func TestGrow(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	cfg := Config{Timeout: 20 * time.Second, Bootstrap: bootstrap.Config{Store: store.NewMemory(), RunID: "job"}}
+	comms, err := NewLocal(t.Context(), 1, cfg)
+	require.NoError(t, err)
+	newcomer := comms[0].cfg
+	var all [][]*Comm
+	for round, n := range []int{1, 2, 1} {
+		joined := make(chan *Comm, n)
+		for range n {
+			go func() {
+				c, err := Join(t.Context(), newcomer)
+				require.NoError(t, err)
+				joined <- c
+			}()
+		}
+		for waiting := 0; waiting < n; {
+			each(t, comms, func(c *Comm) error {
+				got, err := c.Waiting(t.Context())
+				if c.Rank() == 0 {
+					waiting = got
+				}
+				return err
+			})
+		}
+		grown, errs := recovered(comms, func(c *Comm) (*Comm, error) { return c.Grow(t.Context(), n) })
+		require.NoError(t, errors.Join(errs...))
+		for range n {
+			grown = append(grown, nil)
+		}
+		for range n {
+			c := <-joined
+			require.Nil(t, grown[c.Rank()])
+			grown[c.Rank()] = c
+		}
+		for r, c := range grown {
+			require.Equal(t, r, c.Rank())
+			require.Equal(t, uint64(round+1), c.Generation())
+			for q := range c.Size() {
+				want := q
+				if q >= len(comms) {
+					want = -1
+				}
+				require.Equal(t, want, c.Former(q))
+			}
+		}
+		sums(t, grown)
+		all = append(all, comms)
+		comms = grown
+	}
+	for _, old := range all {
+		closeAll(t, old...)
+	}
+	sums(t, comms)
+	closeAll(t, comms...)
+}
+
+// A newcomer with other settings spoils nothing: it is told why, and the job goes on as it was.
+func TestGrowFails(t *testing.T) {
+	defer goleak.VerifyNone(t)
+	cfg := Config{Timeout: 20 * time.Second, Bootstrap: bootstrap.Config{Store: store.NewMemory(), RunID: "job"}}
+	comms, err := NewLocal(t.Context(), 2, cfg)
+	require.NoError(t, err)
+	other := comms[0].cfg
+	other.Reproducible = true
+	joined := make(chan error, 1)
+	go func() {
+		_, err := Join(t.Context(), other)
+		joined <- err
+	}()
+	_, errs := recovered(comms, func(c *Comm) (*Comm, error) { return c.Grow(t.Context(), 1) })
+	for _, err := range errs {
+		require.ErrorContains(t, err, "GCCL_REPRODUCIBLE")
+	}
+	require.ErrorIs(t, <-joined, ErrMismatch)
+	sums(t, comms)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, errs = recovered(comms, func(c *Comm) (*Comm, error) {
+		if c.Rank() == 0 {
+			return c.Grow(ctx, 1)
+		}
+		return c.Grow(t.Context(), 1)
+	})
+	for _, err := range errs {
+		require.ErrorIs(t, err, ErrUnavailable, "nobody comes")
+	}
+	closeAll(t, comms...)
+}
