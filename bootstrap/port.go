@@ -132,6 +132,7 @@ func (p *Port) Call(ctx context.Context, c Circle, purpose Purpose, to int, addr
 		contact.Close()
 		return nil, fmt.Errorf("bootstrap: %w", err)
 	}
+	conn.Net().SetDeadline(time.Time{})
 	return contact, nil
 }
 
@@ -154,7 +155,7 @@ func newContact(conn *wire.Conn, rank int, id wire.Identity) *Contact {
 // MaxMessage bounds a message of a contact in bytes.
 const MaxMessage = 64 << 10
 
-// Send sends one message, within a time.
+// Send sends one message, within a time, if that is not 0.
 func (c *Contact) Send(message []byte, within time.Duration) error {
 	if len(message) > MaxMessage {
 		return fmt.Errorf("bootstrap: %w: message of %d bytes", ErrTooLarge, len(message))
@@ -163,8 +164,15 @@ func (c *Contact) Send(message []byte, within time.Duration) error {
 }
 
 func (c *Contact) send(f wire.Frame, within time.Duration) error {
-	c.conn.Net().SetWriteDeadline(time.Now().Add(within))
+	if within > 0 {
+		c.Hurry(within)
+	}
 	return c.conn.Send(f)
+}
+
+// Hurry ends a Send in progress, too, after a time.
+func (c *Contact) Hurry(within time.Duration) {
+	c.conn.Net().SetWriteDeadline(time.Now().Add(within))
 }
 
 // Receive waits for a message. The error is io.EOF, or a reset, if the other has closed its end or died.

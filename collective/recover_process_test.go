@@ -153,9 +153,6 @@ func TestShrinkWithoutStoppedRank(t *testing.T) {
 		for _, wait := range []bool{true, false} {
 			until := filepath.Join(t.TempDir(), "end")
 			env := []string{"GCCL_PROVIDER=" + provider, "GCCL_HEARTBEAT=1s"}
-			if provider == "tcp" { // which does not tell a stopped rank from a slow one
-				env = append(env, "GCCL_TIMEOUT=2s")
-			}
 			if wait {
 				env = append(env, untilEnv+"="+until)
 			}

@@ -157,7 +157,7 @@ func (s *Session) adopt(c *bootstrap.Contact) {
 		return
 	}
 	p := &s.peers[c.Rank]
-	l := &link{contact: c, out: make(chan []byte, 64)}
+	l := newLink(c)
 	p.links = append(p.links, l)
 	s.workers.Go(l.write)
 	s.workers.Go(func() { s.read(l) })
@@ -220,19 +220,21 @@ func (s *Session) hear(l *link, b []byte) (op uint8, err error) {
 	return 0, nil
 }
 
-// lost notes the end of a contact.
+// lost notes that nothing more will be heard on a contact.
 func (s *Session) lost(l *link, err error) {
-	p := &s.peers[l.contact.Rank]
+	r := l.contact.Rank
+	p := &s.peers[r]
 	p.links = slices.DeleteFunc(p.links, func(o *link) bool { return o == l })
 	l.finish()
-	if s.closed || !l.heard {
-		return // who has said nothing may not have got the contact, and is called again if need be
+	if s.closed {
+		return
 	}
-	if certain := ended(err); certain {
-		s.suspect(l.contact.Rank, true, errors.New("its process ended, or it left"))
-	} else {
-		s.suspect(l.contact.Rank, false, fmt.Errorf("the contact to it broke: %w", err))
+	if ended(err) && l.heard {
+		s.suspect(r, true, errors.New("its process ended, or it left"))
+		return
 	}
+	// Another call will tell: it may have said nothing because it has not got the contact.
+	s.call(r)
 }
 
 // suspect takes a rank for failed. The caller holds the lock.

@@ -71,6 +71,9 @@ func (s *Session) look(now time.Time) {
 			p.since = now
 		}
 		switch {
+		case len(p.links) > 0 && p.links[0].clogged:
+			s.suspect(r, false, errors.New("it takes no messages"))
+			continue
 		case len(p.links) == 0:
 			if r == coordinator || now.Sub(p.since) >= headStart {
 				s.call(r)
