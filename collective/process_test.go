@@ -34,6 +34,7 @@ var works = map[string]func(ctx context.Context, c *collective.Comm) error{
 	"deadlocks":    workDeadlocks,
 	"bounds":       workBounds,
 	"campaign":     workCampaign,
+	"late":         workLate,
 }
 
 // alone are works of processes that make their communicators themselves, or none.

@@ -52,6 +52,7 @@ type Engine struct {
 	left      int       // lanes that are not over
 	since     time.Time // when polling in vain began
 	waiting   time.Time // when the run first had to wait
+	drowsy    bool      // nothing has come since the last sleep
 	ears      ears
 	strayAt   time.Time    // when it last looked for strays
 	suspect   *link.Notice // a peer was gone at the last check, and nothing has moved since

@@ -50,8 +50,10 @@ func (e *Engine) idle(ctx context.Context, timeout time.Duration, idle int) erro
 		}
 		return e.block(ctx, timeout)
 	}
-	idle -= e.wait.Spins
-	if idle%checkEvery != checkEvery-1 {
+	if idle -= e.wait.Spins; idle <= 1 {
+		e.drowsy = false
+	}
+	if !e.drowsy && idle%checkEvery != checkEvery-1 {
 		e.wait.Yield()
 		return nil
 	}
@@ -71,6 +73,7 @@ func (e *Engine) idle(ctx context.Context, timeout time.Duration, idle int) erro
 	if now.Sub(e.since) < e.wait.Sleep {
 		return nil
 	}
+	e.drowsy = true
 	return e.sleep()
 }
 
