@@ -24,6 +24,10 @@ race: ## the same under the race detector
 prove: ## verify every algorithm for every size to 64, and samples to 4096
 	GCCL_PROVE=1 $(GO) test -count=1 -timeout 60m -run Prove ./ring ./tree ./direct
 
+.PHONY: table
+table: ## every collective, algorithm, size, type, operation and count against the reference (long)
+	$(GO) test -count=1 -v -timeout 3h -run 'TestTable$$' ./collective -full
+
 .PHONY: test-rdma
 test-rdma: ## the verbs provider over the kernel's soft-RoCE, in one VM and across two (docs/rdma.md)
 	rdma/verbs/lab/test all

@@ -144,23 +144,23 @@ func (p *phase) translate(lane int, group schedule.Lane) ([]schedule.Step, error
 
 // look is where the chunks of a span of the part are.
 func (p *phase) look(sp schedule.Span) []schedule.Span {
-	var spans []schedule.Span
-	for i := sp.First; i < sp.First+sp.Count; i++ {
+	at := func(i int) []schedule.Span {
 		switch sp.Buf {
 		case schedule.In:
-			spans = append(spans, p.in(i)...)
+			return p.in(i)
 		case schedule.Out:
-			spans = append(spans, p.out(i)...)
-		default:
-			spans = append(spans, p.scratch[i]...)
+			return p.out(i)
 		}
+		return p.scratch[i]
 	}
-	if p.linear && len(spans) > 0 {
-		one := spans[0]
-		for _, more := range spans[1:] {
-			one.Count += more.Count
-		}
+	if p.linear && sp.Count > 0 {
+		one, last := at(sp.First)[0], at(sp.First + sp.Count - 1)[0]
+		one.Count = last.First + last.Count - one.First
 		return []schedule.Span{one}
+	}
+	var spans []schedule.Span
+	for i := sp.First; i < sp.First+sp.Count; i++ {
+		spans = append(spans, at(i)...)
 	}
 	return spans
 }

@@ -15,6 +15,9 @@ type hosts struct {
 }
 
 func newHosts(size int, shape schedule.Shape) hosts {
+	if h, ok := consecutive(size, shape); ok {
+		return h
+	}
 	h := hosts{host: make([]int, size), local: make([]int, size)}
 	index := make(map[int]int)
 	for r := range size {
@@ -37,6 +40,36 @@ func newHosts(size int, shape schedule.Shape) hosts {
 		h.members[i] = append(h.members[i], r)
 	}
 	return h
+}
+
+// consecutive is newHosts where hosts are numbered in order and the ranks of each follow one another, as
+// launchers place them: in one pass, without asking for memory for every host.
+func consecutive(size int, shape schedule.Shape) (h hosts, ok bool) {
+	if len(shape.Hosts) != size || size == 0 || shape.Hosts[0] != 0 {
+		return h, false
+	}
+	last := shape.Hosts[size-1]
+	if last < 0 || last >= size {
+		return h, false
+	}
+	for r := 1; r < size; r++ {
+		if d := shape.Hosts[r] - shape.Hosts[r-1]; d != 0 && d != 1 {
+			return h, false
+		}
+	}
+	all := make([]int, 2*size)
+	h = hosts{host: shape.Hosts, local: all[:size:size], members: make([][]int, 0, last+1)}
+	ranks := all[size:]
+	for from := 0; from < size; {
+		to := from
+		for to < size && shape.Hosts[to] == shape.Hosts[from] {
+			h.local[to], ranks[to] = to-from, to
+			to++
+		}
+		h.members = append(h.members, ranks[from:to:to])
+		from = to
+	}
+	return h, true
 }
 
 // equal tells whether all hosts have as many ranks.

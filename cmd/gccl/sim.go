@@ -18,12 +18,12 @@ import (
 
 // simOptions are the flags of sim.
 type simOptions struct {
-	ranks, perHost, root, pieces, channels, slots int
-	collective, algo, bytes, segment              string
-	alpha, localAlpha, overhead                   time.Duration
-	beta, localBeta, gamma, host, network         float64
-	trace, plot                                   string
-	most                                          float64
+	ranks, perHost, root, pieces, channels, slots, factor int
+	collective, algo, bytes, segment                      string
+	alpha, localAlpha, overhead                           time.Duration
+	beta, localBeta, gamma, host, network                 float64
+	trace, plot                                           string
+	most                                                  float64
 }
 
 func simCommand() *cobra.Command {
@@ -35,6 +35,7 @@ func simCommand() *cobra.Command {
 		Long: "Plays the schedules of all ranks with schedule/simulate and prints the time of each algorithm at each size,\n" +
 			"the best one marked, and who wins where. Bandwidths are GB/s (10⁹ bytes), 0 means without limit.",
 		Example: "  gccl sim --ranks 4096 --bytes 8-64M --algo 'ring|Double|HalvingDoubling' --plot out.svg\n" +
+			"  gccl sim --ranks 65536 --hosts-size 8 --bytes 1K-16M --factor 4 --algo 'ring|Double|HalvingDoubling|TwoLevel'\n" +
 			"  gccl sim --ranks 64 --hosts-size 8 --host-bandwidth 24\n" +
 			"  gccl sim --ranks 8 --algo TwoShot --bytes 1M --trace out.json",
 		Args: cobra.NoArgs,
@@ -44,7 +45,8 @@ func simCommand() *cobra.Command {
 	f.StringVar(&o.collective, "collective", "allreduce", "collective")
 	f.IntVarP(&o.ranks, "ranks", "n", 8, "number of ranks")
 	f.IntVar(&o.perHost, "hosts-size", 1, "ranks of a host")
-	f.StringVarP(&o.bytes, "bytes", "b", "8-64M", "size, or range of sizes that double")
+	f.StringVarP(&o.bytes, "bytes", "b", "8-64M", "size, or range of sizes")
+	f.IntVarP(&o.factor, "factor", "f", 2, "factor between the sizes of a range")
 	f.StringVar(&o.algo, "algo", "", "algorithms to compare, in the names of GCCL_ALGO; default: all")
 	f.IntVarP(&o.root, "root", "r", 0, "root rank")
 	f.IntVar(&o.pieces, "pieces", 0, "pieces of a chunk, for trees and chains")
@@ -61,7 +63,7 @@ func simCommand() *cobra.Command {
 	f.IntVar(&o.slots, "slots", d.Slots, "segments that a link holds")
 	f.StringVar(&o.trace, "trace", "", "write what every lane does when to this file, for chrome://tracing or Perfetto; needs one size and one algorithm")
 	f.StringVar(&o.plot, "plot", "", "draw time against size to this SVG file")
-	f.Float64Var(&o.most, "max-steps", 30e6, "leave out algorithms that take more steps than this over all ranks at the largest size")
+	f.Float64Var(&o.most, "max-steps", 30e6, "leave out algorithms of which more steps than this must be played at the largest size")
 	return cmd
 }
 
@@ -135,7 +137,7 @@ func (o *simOptions) make(in *schedule.Info) schedule.Algorithm {
 }
 
 // skip tells why an algorithm is left out: it cannot serve the size, or it would take too long to play.
-// Most schedules for one rank a host are played for one rank only, but nobody knows before.
+// Most schedules for one rank a host are played for one rank only, some others for one host.
 func (o *simOptions) skip(in *schedule.Info, shape schedule.Shape, bytes int, p *simulate.Params) string {
 	if err := in.Supports(o.ranks, shape); err != nil {
 		return err.Error()
@@ -152,7 +154,15 @@ func (o *simOptions) skip(in *schedule.Info, shape schedule.Shape, bytes int, p 
 		steps += len(l)
 	}
 	segments := 1 + float64(bytes)/float64(max(1, s.In, s.Out))/float64(p.Segment)
-	if all := float64(o.ranks) * float64(steps) * segments; all > o.most {
+	all := float64(o.ranks) * float64(steps) * segments
+	if all > o.most { // unless few ranks stand for all
+		played, err := simulate.Played(o.make(in), o.ranks, shape, *p)
+		if err != nil {
+			return err.Error()
+		}
+		all *= float64(played) / float64(o.ranks)
+	}
+	if all > o.most {
 		return fmt.Sprintf("%.3g million steps, --max-steps is %.3g million", all/1e6, o.most/1e6)
 	}
 	return ""
@@ -164,6 +174,9 @@ func (o *simOptions) lengths() ([]int, error) {
 	if !ranged {
 		to = from
 	}
+	if o.factor < 2 {
+		return nil, fmt.Errorf("--factor %d: need 2 or more", o.factor)
+	}
 	a, err := collective.ParseBytes(from)
 	if err != nil {
 		return nil, err
@@ -172,7 +185,7 @@ func (o *simOptions) lengths() ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	list := simulate.Doublings(a, b)
+	list := simulate.Lengths(a, b, o.factor)
 	if len(list) == 0 || a < 0 {
 		return nil, fmt.Errorf("--bytes %s: need a size, or from-to", o.bytes)
 	}

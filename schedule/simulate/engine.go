@@ -64,14 +64,14 @@ func (f *fifo) empty() bool    { return f.head == len(f.times) }
 func (f *fifo) first() float64 { return f.times[f.head] }
 func (f *fifo) pop()           { f.head++ }
 
-func newEngine(prog *program, p *Params, bytes int, trace *Trace) *engine {
+func newEngine(prog *program, p *Params, bytes float64, trace *Trace) *engine {
 	e := &engine{
 		prog: prog, p: p, trace: trace, windows: 1,
 		lanes: make([]laneState, len(prog.lanes)), links: make([]linkState, len(prog.links)),
 		cores: make([]float64, prog.ranks), out: make([]float64, prog.ranks), in: make([]float64, prog.ranks),
 		hosts: make(map[int]*[2]float64),
 	}
-	chunk := float64(bytes) / float64(max(prog.chunks, 1))
+	chunk := bytes / float64(max(prog.chunks, 1))
 	if prog.ahead > 0 {
 		// What a sender runs ahead must fit into all slots but one (schedule.Schedule.MaxSegments).
 		// Short chunks of one span share segments.

@@ -141,10 +141,46 @@ func TestSymmetry(t *testing.T) {
 		assert.True(t, one.Symmetric)
 		assert.Equal(t, all.Time, one.Time)
 	}
-	assert.False(t, run(t, ring.AllReduce, 16, schedule.Shape{}, 1, p).Symmetric, "some neighbours share a host")
+	// One host stands for all, its ports shared or not, where its ranks differ.
+	for name, alg := range map[string]schedule.Algorithm{
+		"ring":      ring.AllReduce,
+		"two level": twoLevel,
+	} {
+		for _, ports := range []float64{0, 20e9} {
+			for _, n := range []int{1 << 10, 48 << 20} {
+				shape := schedule.Shape{Hosts: p.Hosts}
+				p.HostBandwidth = ports
+				one := run(t, alg, 16, shape, n, p)
+				all, err := simulate.Run(alg, 16, shape, n, p, new(simulate.Trace))
+				require.NoError(t, err)
+				assert.True(t, one.Symmetric, name)
+				assert.Equal(t, all.Time, one.Time, "%s, %d bytes, ports of %g", name, n, ports)
+			}
+		}
+	}
+	p.HostBandwidth = 0
+	p.Hosts[3] = 1
+	assert.False(t, run(t, ring.AllReduce, 16, schedule.Shape{}, 1, p).Symmetric, "hosts of different sizes")
 	p.Hosts = nil
 	assert.False(t, run(t, tree.AllReduceDouble, 8, schedule.Shape{}, 1, p).Symmetric)
 	assert.False(t, run(t, direct.AllReduceHalvingDoubling, 6, schedule.Shape{}, 1, p).Symmetric)
+}
+
+// TestExtrapolation: a long pipeline of many ranks takes what playing all of it says.
+func TestExtrapolation(t *testing.T) {
+	p := simulate.Default()
+	p.Segment = 4 << 10
+	for name, alg := range map[string]schedule.Algorithm{"double": tree.AllReduceDouble, "tree": tree.AllReduce} {
+		for _, n := range []int{1<<20 + 12345} {
+			short := run(t, alg, 1024, schedule.Shape{}, n, p)
+			whole, err := simulate.Run(alg, 1024, schedule.Shape{}, n, p, new(simulate.Trace))
+			require.NoError(t, err)
+			assert.True(t, short.Extrapolated, name)
+			assert.False(t, whole.Extrapolated)
+			assert.Less(t, short.Segments, whole.Segments)
+			assert.InEpsilon(t, whole.Time.Seconds(), short.Time.Seconds(), 0.06, "%s, %d bytes", name, n)
+		}
+	}
 }
 
 // twoLevel does the same on all ranks if hosts and their ranks are powers of two.
@@ -207,7 +243,7 @@ func TestTrace(t *testing.T) {
 
 func TestCrossovers(t *testing.T) {
 	p := simulate.Default()
-	lengths := simulate.Doublings(64, 64<<20)
+	lengths := simulate.Lengths(64, 64<<20, 2)
 	names := []string{"doubling", "halving", "ring"}
 	var sweeps [][]simulate.Point
 	for _, alg := range []schedule.Algorithm{direct.AllReduceRecursiveDoubling, direct.AllReduceHalvingDoubling, ring.AllReduce} {

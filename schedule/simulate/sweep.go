@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gccl/gccl/schedule"
@@ -15,10 +16,10 @@ type Point struct {
 // Bandwidth is the bytes per second of the data, which nccl-tests call algbw.
 func (p Point) Bandwidth() float64 { return float64(p.Bytes) / p.Time.Seconds() }
 
-// Doublings is the lengths from, 2·from, 4·from, … up to to.
-func Doublings(from, to int) []int {
+// Lengths is the lengths from, factor·from, factor²·from, … up to to. factor is at least 2.
+func Lengths(from, to, factor int) []int {
 	var list []int
-	for n := max(from, 1); n <= to; n *= 2 {
+	for n := max(from, 1); n <= to; n *= factor {
 		list = append(list, n)
 	}
 	return list
@@ -27,8 +28,18 @@ func Doublings(from, to int) []int {
 // Sweep runs an algorithm for every length.
 func Sweep(alg schedule.Algorithm, size int, shape schedule.Shape, lengths []int, p Params) ([]Point, error) {
 	points := make([]Point, 0, len(lengths))
+	if len(lengths) == 0 {
+		return points, nil
+	}
+	if err := p.check(size, slices.Min(lengths)); err != nil {
+		return nil, err
+	}
+	prog, err := programOf(alg, size, shape, &p, false)
+	if err != nil {
+		return nil, err
+	}
 	for _, n := range lengths {
-		r, err := Run(alg, size, shape, n, p, nil)
+		r, err := prog.run(size, n, &p, nil)
 		if err != nil {
 			return nil, err
 		}

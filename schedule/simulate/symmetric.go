@@ -10,26 +10,23 @@ import (
 // maxNeighbours bounds the work of finding out whether ranks are alike.
 const maxNeighbours = 64
 
-// symmetric makes a program of rank 0 alone that takes as long as that of all ranks, or nil if the
-// ranks differ or would take too long to compare.
+// sampled is of how many neighbours of a block the neighbours are looked at, too.
+const sampled = 8
+
+// symmetric makes a program of a few ranks that takes as long as that of all, or nil if the ranks differ
+// or would take too long to compare: of rank 0 alone, or of the ranks of one host.
 //
-// Suppose that all ranks have the same operations in the same order over the same kinds of links,
-// that they share nothing but their own ports, and that what any rank sends in its step i is
-// received in step m(i) of the peer. Then every rank lives through the same times: at the start it is so, and what arrives at a rank for step m(i)
-// left its sender when this rank's own step i left here. So each rank may receive from itself.
+// Suppose that rank r does what rank r mod g does, for blocks of g ranks: the same operations in the same
+// order over the same kinds of links; that blocks share nothing but the links; and that what a rank
+// sends in its step i is received in a step of the peer that depends on the places in the blocks alone.
+// Then the ranks of every block live through the same times: at the start it is so, and what arrives
+// from another block left there when this block's own rank of the same place sent. So a block may
+// receive from itself.
 func symmetric(alg schedule.Algorithm, size int, shape schedule.Shape, p *Params) (*program, error) {
-	if size < 3 || p.HostBandwidth > 0 || p.SwitchBandwidth > 0 {
+	if size < 3 || p.SwitchBandwidth > 0 {
 		return nil, nil
 	}
-	zero, err := alg(0, size, shape)
-	if err != nil {
-		return nil, fmt.Errorf("simulate: rank 0: %w", err)
-	}
-	near := neighbours(&zero)
-	if len(near) > maxNeighbours {
-		return nil, nil
-	}
-	all := map[int]*schedule.Schedule{0: &zero}
+	all := map[int]*schedule.Schedule{}
 	known := func(rank int) (*schedule.Schedule, error) {
 		if s, ok := all[rank]; ok {
 			return s, nil
@@ -41,75 +38,138 @@ func symmetric(alg schedule.Algorithm, size int, shape schedule.Shape, p *Params
 		all[rank] = &s
 		return &s, nil
 	}
-	matches, err := matching(&zero, known)
-	if err != nil || matches == nil || !inOrder(&zero, matches) {
-		return nil, err
+	if p.HostBandwidth == 0 {
+		if prog, err := block(1, size, known, p); prog != nil || err != nil {
+			return prog, err
+		}
 	}
-	for _, r := range near {
+	if g := p.perHost(size); g > 1 && g < size && g <= maxNeighbours {
+		return block(g, size, known, p)
+	}
+	return nil, nil
+}
+
+// perHost is the number of ranks of every host, if all have as many and they are neighbours; else 0.
+func (p *Params) perHost(size int) int {
+	if p.Hosts == nil {
+		return 1
+	}
+	g := 1
+	for g < size && p.Hosts[g] == p.Hosts[0] {
+		g++
+	}
+	for r := range size {
+		if size%g != 0 || p.Hosts[r] != p.Hosts[r/g*g] || r >= g && r%g == 0 && p.Hosts[r] == p.Hosts[r-1] {
+			return 0
+		}
+	}
+	return g
+}
+
+// block makes the program of ranks 0 to g−1 that stand for all, or nil.
+func block(g, size int, known func(rank int) (*schedule.Schedule, error), p *Params) (*program, error) {
+	reps, matches := make([]*schedule.Schedule, g), make([][][]int, g)
+	var near []int
+	for r := range g {
 		s, err := known(r)
 		if err != nil {
 			return nil, err
 		}
-		if len(s.Lanes) > 0 && len(neighbours(s)) != len(near) {
+		reps[r] = s
+		list := neighbours(s)
+		if len(list) > maxNeighbours {
 			return nil, nil
 		}
-		other, err := matching(s, func(rank int) (*schedule.Schedule, error) {
-			if t, ok := all[rank]; ok {
-				return t, nil
-			}
-			t, err := alg(rank, size, shape)
-			return &t, err
-		})
+		near = append(near, list...)
+	}
+	for r, s := range reps {
+		m, err := matching(s, known)
+		if err != nil || m == nil || !inOrder(s, m, reps) {
+			return nil, err
+		}
+		matches[r] = m
+	}
+	slices.Sort(near)
+	near = slices.Compact(near)
+	for i, r := range near {
+		if r < g {
+			continue
+		}
+		s, err := known(r)
 		if err != nil {
 			return nil, err
 		}
-		if !same(&zero, s, p) || !slices.EqualFunc(matches, other, slices.Equal) {
+		if !same(reps[r%g], s, p) {
+			return nil, nil
+		}
+		if g > 1 && i%(1+len(near)/sampled) != 0 {
+			continue // its neighbours are many
+		}
+		other, err := matching(s, known)
+		if err != nil {
+			return nil, err
+		}
+		if !slices.EqualFunc(matches[r%g], other, slices.Equal) {
 			return nil, nil
 		}
 	}
-	// A link of the program is what rank 0 sends to one peer; what it receives in step m(i) is on
-	// the link of step i.
-	prog := &program{ranks: 1}
-	links := make(map[[2]int]int32)
-	receives := make([][]int32, len(zero.Lanes)) // the link of each step that receives, −1
-	for l, lane := range zero.Lanes {
-		receives[l] = make([]int32, len(lane))
-		for i := range lane {
-			receives[l][i] = -1
+	return fold(reps, matches, p), nil
+}
+
+// fold is the program of a block that receives from itself: a link is what one rank sends to one peer,
+// and what the peer's place receives in the matching steps is on it. It is nil if a step receives
+// what nobody sends.
+func fold(reps []*schedule.Schedule, matches [][][]int, p *Params) *program {
+	g := len(reps)
+	prog := &program{ranks: g}
+	base := make([]int32, g+1) // first lane of each rank
+	receives := make([][][]int32, g)
+	for r, s := range reps {
+		base[r+1] = base[r] + int32(len(s.Lanes))
+		receives[r] = make([][]int32, len(s.Lanes))
+		for l := range s.Lanes {
+			receives[r][l] = slices.Repeat([]int32{-1}, len(s.Lanes[l]))
 		}
 	}
-	for l, lane := range zero.Lanes {
-		for i, st := range lane {
-			if st.Op == schedule.Send {
-				key := [2]int{l, st.Peer}
-				id, ok := links[key]
+	type way struct{ from, lane, peer int }
+	links := make(map[way]int32)
+	for r, s := range reps {
+		for l, lane := range s.Lanes {
+			for i, st := range lane {
+				if st.Op != schedule.Send {
+					continue
+				}
+				w, to := way{r, l, st.Peer}, st.Peer%g
+				id, ok := links[w]
 				if !ok {
 					id = int32(len(prog.links))
-					links[key] = id
-					prog.links = append(prog.links, link{producer: int32(l), consumer: int32(l), local: p.local(0, st.Peer)})
+					links[w] = id
+					prog.links = append(prog.links, link{from: int32(r), to: int32(to), producer: base[r] + int32(l), consumer: base[to] + int32(l), local: p.local(r, st.Peer)})
 				}
-				receives[l][matches[l][i]] = id
+				receives[to][l][matches[r][l][i]] = id
 			}
 		}
 	}
-	next := make([]int, len(zero.Lanes))
 	missing := false
-	prog.add(&zero, 0, func(l int32, st *schedule.Step) int32 {
-		if st.Op == schedule.Send {
-			return links[[2]int{int(l), st.Peer}]
-		}
-		i := next[l]
-		for !zero.Lanes[l][i].Op.Receives() {
-			i++
-		}
-		next[l] = i + 1
-		missing = missing || receives[l][i] < 0
-		return receives[l][i]
-	})
-	if missing {
-		return nil, nil
+	for r, s := range reps {
+		next := make([]int, len(s.Lanes))
+		prog.add(s, int32(r), func(l int32, st *schedule.Step) int32 {
+			if st.Op == schedule.Send {
+				return links[way{r, int(l), st.Peer}]
+			}
+			i := next[l]
+			for !s.Lanes[l][i].Op.Receives() {
+				i++
+			}
+			next[l] = i + 1
+			missing = missing || receives[r][l][i] < 0
+			return receives[r][l][i]
+		})
 	}
-	return prog, nil
+	if missing {
+		return nil
+	}
+	return prog
 }
 
 // neighbours lists the ranks that a schedule names.
@@ -157,7 +217,7 @@ func matching(s *schedule.Schedule, of func(rank int) (*schedule.Schedule, error
 				}
 			}
 			k := sent[w]
-			if k >= len(receives[w]) || receives[w][k] >= len(lane) {
+			if k >= len(receives[w]) {
 				return nil, nil
 			}
 			m[l][i] = receives[w][k]
@@ -196,9 +256,9 @@ func same(a, b *schedule.Schedule, p *Params) bool {
 	return true
 }
 
-// inOrder tells whether the Sends to one peer are received in the order of their steps, so that
-// they may share a link, and all by the steps that name one source.
-func inOrder(s *schedule.Schedule, matches [][]int) bool {
+// inOrder tells whether the Sends to one peer are received in the order of their steps by the peer's
+// place in the block, so that they may share a link, and all by the steps that name one source.
+func inOrder(s *schedule.Schedule, matches [][]int, reps []*schedule.Schedule) bool {
 	type way struct{ lane, peer int }
 	source, last := make(map[way]int), make(map[way]int)
 	for l, lane := range s.Lanes {
@@ -206,9 +266,12 @@ func inOrder(s *schedule.Schedule, matches [][]int) bool {
 			if st.Op != schedule.Send {
 				continue
 			}
-			w, at := way{l, st.Peer}, matches[l][i]
-			from := lane[at].Peer
-			if !lane[at].Op.Receives() {
+			w, at, peer := way{l, st.Peer}, matches[l][i], reps[st.Peer%len(reps)]
+			if l >= len(peer.Lanes) || at >= len(peer.Lanes[l]) || !peer.Lanes[l][at].Op.Receives() {
+				return false
+			}
+			from := peer.Lanes[l][at].Peer
+			if from%len(reps) != s.Rank {
 				return false
 			}
 			if old, ok := source[w]; ok && (old != from || at <= last[w]) {
