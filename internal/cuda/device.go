@@ -43,9 +43,6 @@ func (v *Device) String() string {
 	return fmt.Sprintf("cuda:%d (%s)", v.ordinal, v.name)
 }
 
-// Ordinal is the number of the device.
-func (v *Device) Ordinal() int { return v.ordinal }
-
 // inside runs f with the device's context current, on a thread that keeps its own context otherwise.
 func (v *Device) inside(f func() error) error {
 	runtime.LockOSThread()
