@@ -95,6 +95,20 @@ type Region interface {
 	Close() error
 }
 
+// Redirector is a region whose owner can have single writes land elsewhere, because the provider stores
+// what arrives in its user's time: a message that is awaited then needs no copy.
+type Redirector interface {
+	Region
+	// Redirect has the next write that begins at offset and is no longer than dst land in dst, once. A write
+	// that has begun to arrive, or that comes in several pieces, still lands in the region.
+	Redirect(offset int, dst []byte)
+	// Redirected ends that and returns how many bytes went to dst; −1: no write did.
+	Redirected(offset int) int
+	// Restore ends all of it, also for a write that is half there: nothing is stored elsewhere after it. The
+	// goroutine that polls calls it.
+	Restore()
+}
+
 // Write asks for an RDMA WRITE of Local to Remote at Offset, followed, if HasImm, by a completion
 // with Imm at the peer. All bytes are visible at the peer before that completion is, and writes of
 // one endpoint land and complete in the order posted. An empty Local writes nothing, and Remote and

@@ -24,7 +24,7 @@ const (
 	large = math.MaxInt
 )
 
-// defaults is the table. Where it says nothing (tcp, verbs, several hosts, more ranks), the model decides.
+// defaults is the table. Where it says nothing (verbs, several hosts, more ranks), the model decides.
 //
 // Provenance: float32 between processes of one host, two Zen 4 cores, each rank bound to one where there are
 // enough, medians of interleaved runs. AllReduce through slots: at 2 ranks one-shot moves as many bytes as
@@ -34,7 +34,22 @@ const (
 // shared memory. A second channel costs a wait more than it saves, but for 2 ranks and tens of MiB.
 // AllToAll: Bruck's rounds keep both directions of a pair on one lane, where credit needs no message of its
 // own; with more ranks than cores blocks of 128 KiB save turns (1 MiB: 0.50 ms for 0.75 at 8 ranks).
+//
+// Over tcp within a host, on the same machine: two ranks exchange all of it up to 2 MiB, as two hops cost more
+// than adding twice; 64 KiB and more gain from a second channel (one adds while the other is copied), until
+// the channels only compete for the caches. Four ranks on two cores pay for messages, so the fewest are best:
+// recursive doubling, then a tree, whose ranks mostly forward; chunks that fill a few slots go round a ring
+// with less waiting.
 var defaults = []row{
+	{"tcp", 2, 2, schedule.AllReduce, false, 32*kib + 1, "direct.AllReduceOneShot", 1, 0},
+	{"tcp", 2, 2, schedule.AllReduce, false, 2 * mib, "direct.AllReduceOneShot", 2, 0},
+	{"tcp", 2, 2, schedule.AllReduce, false, large, "direct.AllReduceTwoShot", 1, 0},
+	{"tcp", 3, 4, schedule.AllReduce, false, 32*kib + 1, "direct.AllReduceRecursiveDoubling", 1, 0},
+	{"tcp", 3, 4, schedule.AllReduce, false, 192 * kib, "tree.AllReduce", 1, 0},
+	{"tcp", 3, 4, schedule.AllReduce, false, 768 * kib, "ring.AllReduce", 1, 0},
+	{"tcp", 3, 4, schedule.AllReduce, false, 8 * mib, "tree.AllReduce", 1, 0},
+	{"tcp", 3, 4, schedule.AllReduce, false, large, "ring.AllReduce", 1, 0},
+
 	{"shm", 2, 2, schedule.AllReduce, false, 32*mib + 1, "direct.AllReduceOneShot", 1, 0},
 	{"shm", 2, 2, schedule.AllReduce, false, large, "direct.AllReduceTwoShot", 2, 0},
 	{"shm", 3, 4, schedule.AllReduce, false, 32*kib + 1, "direct.AllReduceOneShot", 1, 0},
@@ -63,9 +78,17 @@ var defaults = []row{
 	{"shm", 2, 8, schedule.Exscan, false, large, "direct.ExscanLinear", 1, 0},
 }
 
-// defaultFor returns the row that fits, or nil. The loopback provider moves memory as shm does.
+// defaultFor returns the row that fits, or nil. The loopback provider moves memory as shm does. Over tcp it is
+// all the same where buffers lie, and between hosts, or with cores to spare for more than two ranks, nothing
+// was measured.
 func (t *Tuner) defaultFor(q Query) *row {
 	provider := t.cfg.Class()
+	if provider == "tcp" {
+		if t.cfg.Hosts != nil || t.cfg.Size > 2 && t.load < 2 {
+			return nil
+		}
+		q.Registered = false
+	}
 	if provider == "loopback" {
 		provider = "shm"
 	}

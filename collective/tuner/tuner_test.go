@@ -57,6 +57,8 @@ func TestChoices(t *testing.T) {
 		{"shm, 2 ranks, registered", 2, nil, "shm", "shm", 1, true},
 		{"shm, 8 ranks on 2 cores", 8, nil, "shm", "shm", 4, false},
 		{"shm, 8 ranks on 2 cores, registered", 8, nil, "shm", "shm", 4, true},
+		{"tcp, 2 ranks", 2, nil, "tcp", "tcp", 1, false},
+		{"tcp, 4 ranks on 2 cores", 4, nil, "tcp", "tcp", 2, false},
 		{"shm, 64 ranks", 64, nil, "shm", "shm", 1, false},
 		{"tcp, 4 ranks", 4, hosts(1, 1, 1, 1), "tcp", "tcp", 1, false},
 		{"shm+tcp, 2 hosts of 4", 8, hosts(4, 4), "shm", "tcp", 1, false},

@@ -44,9 +44,22 @@ func (e *Engine) fireDirect(l *lane, a *action, call *link.Call, n int) bool {
 // They are that as a whole or, in calls whose schedules are all Lazy, in part.
 func (l *lane) stays(a *action) bool {
 	args := &l.job.Args
+	if args.Stage != nil { // which may bring another window to the same place
+		return false
+	}
 	if !a.lazy && len(args.Out) > 0 && (len(args.In) != len(args.Out) || &args.In[0] == &args.Out[0]) {
 		return false
 	}
 	scaled := !a.hasDst && a.operands[0].ext.buf == schedule.In && args.Reducer != nil && args.Reducer.HasPre()
 	return !scaled
+}
+
+// tellPlace tells the link where the action's transfer goes, if it goes there as it comes.
+func (e *Engine) tellPlace(l *lane, a *action) {
+	if !a.lands || l.told || l.size < directMin {
+		return
+	}
+	off, _ := a.dst.at(l.window, l.job.Plan.Layout.Elem)
+	a.receives[0].Expect(l.buffer(a.dst.buf)[off:][:l.size])
+	l.told = true
 }

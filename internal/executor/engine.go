@@ -88,6 +88,7 @@ type lane struct {
 	answers [][]byte
 	call    link.Call // what messages of the action carry
 	lent    bool
+	told    bool // the link knows where the action's transfer goes
 	over    bool
 	held    bool // the stage has not brought the window yet
 }
@@ -150,6 +151,14 @@ func (g *Gone) Error() string { return g.Notice.Text }
 // undefined state and the mesh must be failed. timeout, if positive, bounds it beside ctx; it is
 // counted from when the run first has to wait.
 func (e *Engine) Run(ctx context.Context, timeout time.Duration, jobs []*Job) error {
+	err := e.run(ctx, timeout, jobs)
+	if err != nil {
+		e.mesh.Unexpect()
+	}
+	return err
+}
+
+func (e *Engine) run(ctx context.Context, timeout time.Duration, jobs []*Job) error {
 	e.start(jobs)
 	if len(jobs) == 1 && e.sprints && jobs[0].Plan.small && jobs[0].Args.Stage == nil {
 		if err := e.sprint(); err != nil || e.left == 0 {
@@ -324,7 +333,7 @@ func (e *Engine) advance(l *lane) (moved bool, err error) {
 				return moved, nil
 			}
 			_, l.size = a.length.at(l.window, l.job.Plan.Layout.Elem)
-			l.done, l.placed = 0, 0
+			l.done, l.placed, l.told = 0, 0, false
 			l.expects(a)
 		}
 		step, err := e.fire(l, a)
@@ -382,6 +391,7 @@ func (e *Engine) fire(l *lane, a *action) (bool, error) {
 		}
 	}
 	n := min(rest, pieceBytes)
+	e.tellPlace(l, a)
 	for i := range a.receives {
 		m, err := a.receives[i].Peek(call)
 		if m == nil {
@@ -432,67 +442,4 @@ func (e *Engine) fire(l *lane, a *action) (bool, error) {
 		e.notify(l, a, call)
 	}
 	return true, nil
-}
-
-// cut trims the destinations to n bytes and fills in the local one.
-func (e *Engine) cut(l *lane, a *action, dsts [][]byte, n int) {
-	first := 0
-	if a.hasDst && (a.store || len(a.sends) == 0) {
-		off, _ := a.dst.at(l.window, l.job.Plan.Layout.Elem)
-		dsts[0] = l.buffer(a.dst.buf)[off+l.done:][:n]
-		first = 1
-	}
-	for i := first; i < len(dsts); i++ {
-		b := dsts[i]
-		if len(b) > n && len(b) <= link.InlineBytes && e.place(l, a, i-first) == nil {
-			b, _ = a.sends[i-first].Reserve(n) // an inline reservation is committed whole
-		}
-		dsts[i] = b[:n]
-	}
-}
-
-// sources lists the operands of the next n bytes.
-func (e *Engine) sources(l *lane, a *action, n int) [][]byte {
-	elem := l.job.Plan.Layout.Elem
-	srcs := e.srcs[:len(a.operands)]
-	for i := range a.operands {
-		o := &a.operands[i]
-		if o.recv < 0 {
-			off, _ := o.ext.at(l.window, elem)
-			srcs[i] = l.buffer(o.ext.buf)[off+l.done:][:n]
-			continue
-		}
-		m := e.msgs[o.recv]
-		if m.Placed {
-			off, _ := a.dst.at(l.window, elem)
-			srcs[i] = l.buffer(a.dst.buf)[off+l.done:][:n]
-			continue
-		}
-		srcs[i] = m.Data[:n]
-	}
-	return srcs
-}
-
-// lend names the action's span to its only receiver instead of copying it. tried is false where
-// the span is not registered, must be scaled first, or the peer cannot read it.
-func (e *Engine) lend(l *lane, a *action, call *link.Call) (ok, tried bool) {
-	args := &l.job.Args
-	o := &a.operands[0].ext
-	place := args.InPlace
-	if o.buf == schedule.Out {
-		place = args.OutPlace
-	}
-	if place.Window == 0 || l.size > link.MaxMessage || len(a.sends) != 1 || !a.sendTo[0].Mapped() {
-		return false, false
-	}
-	if o.buf == schedule.In && args.Reducer != nil && args.Reducer.HasPre() {
-		return false, false
-	}
-	off, _ := o.at(l.window, l.job.Plan.Layout.Elem)
-	place.Offset += uint64(off)
-	if !a.sends[0].Lend(place, args.OutPlace, l.size, call) {
-		return false, true
-	}
-	l.done, l.lent = l.size, true
-	return true, true
 }

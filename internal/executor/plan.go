@@ -59,6 +59,8 @@ type action struct {
 	// direct: what is sent is a span of In or Out that every receiver's link can take from where it lies
 	// (link.Sender.CommitFrom). lazy: the schedule is.
 	direct, lazy bool
+	// lands: what is received is a chunk of Out as it comes.
+	lands bool
 	// placeable: a finished chunk of Out that is passed on under a schedule that is Early.
 	placeable bool
 }
@@ -292,6 +294,7 @@ func (r *resolver) action(m *link.Mesh, g *group, lane, part, split int) action 
 	_, a.bytes = a.length.at(0, r.lay.Elem)
 	a.placeable = r.s.Early && g.final && g.Dst.Buf == schedule.Out && len(g.sends) > 0
 	a.lendable = r.s.Lazy && !a.hasDst && a.operands[0].ext.buf != schedule.Scratch
+	a.lands = len(a.operands) == 1 && len(a.receives) == 1 && a.hasDst && g.Dst.Buf == schedule.Out && (a.store || len(a.sends) == 0)
 	a.lazy = r.s.Lazy
 	a.direct = a.lendable || a.lazy && a.hasDst && a.store && g.Dst.Buf == schedule.Out ||
 		!a.hasDst && a.operands[0].ext.buf == schedule.In

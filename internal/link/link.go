@@ -29,6 +29,10 @@ type Receiver interface {
 	Peek(c *Call) (*Message, error)
 	// Look returns the call of the oldest message that Peek has not returned yet; ok is false if none is there.
 	Look() (c Call, ok bool)
+	// Expect tells where the bytes of the next messages will be copied to: dst, one after the other. Links
+	// that can, land them there, and Peek shows them there; it promises nothing. It is for when no message
+	// is open, and lasts until dst is full or Mesh.Unexpect.
+	Expect(dst []byte)
 	// Advance consumes n bytes; the message ends when none is left, and its slot returns to the sender.
 	Advance(n int)
 	// Stash copies every message that is there, unless one is half consumed, to memory of its own and

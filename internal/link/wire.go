@@ -3,6 +3,7 @@ package link
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -68,17 +69,20 @@ func (p *Peer) connectWire() error {
 	w := &wire{peer: p, staging: st, auto: attr.Autonomous, inline: attr.MaxInline}
 	p.wire, p.direct = w, attr.AnyLocal
 	p.watch.word = wordAt(p.section)
+	base := 4096 + slices.Index(p.port.peers, p)*g.sectionBytes() // in the arena
 	for lane := range g.Lanes {
 		l := &wireLane{}
 		w.lanes = append(w.lanes, l)
 		s := &wireSender{wire: w, lane: lane, l: l}
 		r := &wireReceiver{wire: w, lane: lane, l: l}
+		r.expected.arena, _ = p.port.arena.(rdma.Redirector)
 		for slot := range g.Slots {
 			off := g.slotOffset(lane, slot)
 			s.headers = append(s.headers, headerAt(st.Bytes()[off:]))
 			s.slots = append(s.slots, st.Bytes()[off:][:g.stride()])
 			r.headers = append(r.headers, headerAt(p.section[off:]))
 			r.payloads = append(r.payloads, p.section[off+lineBytes:][:g.SlotBytes:g.SlotBytes])
+			r.expected.slots = append(r.expected.slots, landing{offset: base + off + lineBytes, got: -1})
 		}
 		p.senders, p.receives = append(p.senders, s), append(p.receives, r)
 	}
@@ -267,6 +271,7 @@ type wireReceiver struct {
 	l        *wireLane
 	headers  []*header
 	payloads [][]byte
+	expected expected
 	inbox
 }
 
@@ -304,6 +309,11 @@ func (r *wireReceiver) oldest() (m Message, call *Call, err error) {
 	if m, err = p.parse(h, v, r.payloads[slot], r.lane); err != nil {
 		return m, nil, err
 	}
+	if m.Len > InlineBytes {
+		if m.Data, err = r.place(r.l.taken, r.payloads[slot], m.Len); err != nil {
+			return m, nil, err
+		}
+	}
 	return m, &h.call, nil
 }
 
@@ -328,7 +338,9 @@ func (r *wireReceiver) Advance(n int) {
 // a write of its own when many are due.
 func (r *wireReceiver) free() {
 	l := r.l
+	r.expected.end(l.taken)
 	l.taken++
+	r.ask()
 	if l.taken-l.credited >= uint32(r.wire.peer.mesh.geo.batch()) {
 		l.credited = l.taken
 		r.wire.post(rdma.Write{Remote: r.wire.peer.remote, Offset: r.wire.peer.base,

@@ -41,12 +41,15 @@ type inLane struct {
 	region *region
 	left   []byte // of the frame's range, what has not landed
 	crc    uint32
-	eof    bool          // the stream has ended,
-	errno  syscall.Errno // like this
-	idle   int           // reads in a row that found nothing
-	hot    bool          // polled directly, see queue
-	listed bool          // in the in set of the queue
-	again  bool          // in the queue's again list
+	round  uint32 // of the region's detours,
+	// diverted: left is elsewhere than in the region.
+	diverted bool
+	eof      bool          // the stream has ended,
+	errno    syscall.Errno // like this
+	idle     int           // reads in a row that found nothing
+	hot      bool          // polled directly, see queue
+	listed   bool          // in the in set of the queue
+	again    bool          // in the queue's again list
 }
 
 type inState uint8
@@ -125,6 +128,7 @@ func (l *lane) read() (got, asked int, errno syscall.Errno) {
 	if in.region.closed.Load() {
 		return 0, 0, syscall.EFAULT
 	}
+	in.restore()
 	got, errno = in.vec.recv(l.fd, in.left, space)
 	asked = len(in.left) + len(space)
 	direct := min(got, len(in.left))
@@ -199,8 +203,12 @@ func (l *lane) begin() error {
 			return l.refuse(failAccess, err)
 		}
 		in.region, in.left = r, r.bytes[h.addr:h.addr+uint64(h.length)]
+		dst, round := r.detours.take(h)
+		if in.diverted = dst != nil; in.diverted {
+			in.left, in.round = dst, round
+		}
 	} else {
-		in.region, in.left = &nowhere, nil
+		in.region, in.left, in.diverted = &nowhere, nil, false
 	}
 	in.state, in.crc = inParked, 0
 	if h.seq < e.rx.seq || (len(e.lanes) == 1 && h.seq != e.rx.seq) {
@@ -223,6 +231,7 @@ func (l *lane) copyIn() error {
 	if in.region.closed.Load() {
 		return l.refuse(failAccess, in.region.gone())
 	}
+	in.restore()
 	k := copy(in.left, in.buf[in.r:in.w])
 	in.r += k
 	l.landed(in.left[:k])

@@ -27,6 +27,8 @@ type region struct {
 	landing sync.RWMutex
 	closed  atomic.Bool // written under landing
 
+	detours detours
+
 	block  *hostmem.Block // Alloc
 	pinner runtime.Pinner // Register
 }

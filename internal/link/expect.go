@@ -1,0 +1,105 @@
+package link
+
+import (
+	"fmt"
+
+	"github.com/gccl/gccl/rdma"
+)
+
+// expectMin is the shortest message that is worth a place of its own to land in.
+const expectMin = 4 << 10
+
+// expected is where the messages that a wireReceiver waits for shall land instead of in their slots.
+// Senders fill slots when they send from where data lies, and so it supposes that every message but
+// the last is a slot long. A shorter one shows that later ones landed too far on; the reader copies them then.
+type expected struct {
+	arena rdma.Redirector // nil: there is no other place
+	rest  []byte          // not yet asked for
+	next  uint32          // sequence number of the message at rest
+	slots []landing
+}
+
+// landing is the place of one slot's next message.
+type landing struct {
+	offset int    // of the slot's payload in the arena
+	dst    []byte // nil: the slot
+	got    int    // bytes that landed in dst; −1: not yet known, or none
+}
+
+// Expect implements Receiver.
+func (r *wireReceiver) Expect(dst []byte) {
+	x := &r.expected
+	if x.arena == nil || r.open || r.stash.kept != nil || len(dst) < expectMin {
+		return
+	}
+	for seq := r.l.taken; seq-r.l.taken < uint32(len(x.slots)); seq++ {
+		x.end(seq)
+	}
+	x.rest, x.next = dst, r.l.taken
+	r.ask()
+}
+
+// ask redirects as many messages as there are slots for.
+func (r *wireReceiver) ask() {
+	x := &r.expected
+	for len(x.rest) > 0 && x.next-r.l.taken < uint32(len(x.slots)) {
+		n := min(len(x.rest), r.wire.peer.mesh.geo.SlotBytes)
+		if x.next-r.l.taken >= r.l.arrived-r.l.taken && n >= expectMin {
+			s := &x.slots[x.next%uint32(len(x.slots))]
+			s.dst, s.got = x.rest[:n], -1
+			x.arena.Redirect(s.offset, s.dst)
+		}
+		x.rest = x.rest[n:]
+		x.next++
+	}
+}
+
+// place returns where message seq of n bytes, which has arrived in slot, is.
+func (r *wireReceiver) place(seq uint32, slot []byte, n int) ([]byte, error) {
+	s := &r.expected.slots[seq%uint32(len(r.expected.slots))]
+	if s.dst == nil {
+		return slot[:n], nil
+	}
+	if s.got < 0 {
+		if s.got = r.expected.arena.Redirected(s.offset); s.got < 0 {
+			s.dst = nil
+			return slot[:n], nil
+		}
+	}
+	if s.got != n {
+		return nil, &Corrupt{r.wire.peer.Rank, r.lane, fmt.Sprintf("message of %d bytes, of which %d were sent", n, s.got)}
+	}
+	return s.dst[:n], nil
+}
+
+// end has message seq land in its slot again.
+func (x *expected) end(seq uint32) {
+	s := &x.slots[seq%uint32(len(x.slots))]
+	if s.dst != nil && s.got < 0 {
+		x.arena.Redirected(s.offset)
+	}
+	s.dst, s.got = nil, -1
+}
+
+// Unexpect ends what receivers were told to expect, after a run that failed: nothing is stored in its
+// caller's memory any more.
+func (m *Mesh) Unexpect() {
+	for _, pt := range *m.ports.Load() {
+		if arena, ok := pt.arena.(rdma.Redirector); ok {
+			arena.Restore()
+		}
+	}
+	for r := range m.peers {
+		p := m.peers[r].Load()
+		if p == nil || p.wire == nil {
+			continue
+		}
+		for _, r := range p.receives {
+			x := &r.(*wireReceiver).expected
+			x.rest = nil
+			for i := range x.slots {
+				x.slots[i].dst, x.slots[i].got = nil, -1
+			}
+		}
+	}
+}
