@@ -47,7 +47,7 @@ var imports = []struct{ pkg, may string }{
 	{"bootstrap/...", "bootstrap/... zap"},
 
 	// Floor 2: links and the executor.
-	{"internal/link", "rdma"},
+	{"internal/link", "rdma internal/cpu"},
 	{"internal/executor", "schedule tensor internal/link internal/cpu"},
 	{"internal/gpudirect", "rdma internal/cuda"},
 	{"internal/launch", "bootstrap"},
