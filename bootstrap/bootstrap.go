@@ -94,7 +94,7 @@ type Config struct {
 
 	// Rendezvous names a key-value store in which rank 0, listening on any port, publishes its
 	// addresses: "file:///dir" (a directory that all ranks share) or "tcp://host:port" (a server, see
-	// store.Serve). It is used if Root is empty.
+	// store.Serve). It is used if Root is empty, and for newcomers (Publish).
 	Rendezvous string
 
 	// Store is such a store, opened by the caller, for those that have no URL here, like etcd. It

@@ -52,7 +52,7 @@ func (e *environment) findRoot() error {
 				hosts[i] = e.addPorts(strings.Trim(hosts[i], "[]"))
 			}
 		}
-		c.Root, c.RootIsGuess, c.Rendezvous, c.PMIFD = strings.Join(hosts, ","), false, "", 0
+		c.Root, c.RootIsGuess, c.PMIFD = strings.Join(hosts, ","), false, 0
 		e.source.From["Root"] = name
 		if _, err := meet.ParseTargets(c.Root); err != nil {
 			return fmt.Errorf("%s: %w", name, err)

@@ -176,9 +176,12 @@ func (g *guest) say(m toGuest) error {
 
 // tell lets an invited newcomer know how it ends: it is a rank now, or waits again.
 func (g *guest) tell(welcome bool) {
-	if err := g.say(toGuest{Welcome: welcome, Again: !welcome}); err != nil || welcome {
+	if err := g.say(toGuest{Welcome: welcome, Again: !welcome}); err != nil {
 		g.contact.Close()
 		return
+	}
+	if welcome {
+		return // it hangs up
 	}
 	h := g.hall
 	h.mu.Lock()

@@ -142,7 +142,14 @@ func (c *Comm) follow(ctx context.Context, contact *bootstrap.Contact, heard cha
 			if !have {
 				m, have = <-ready, true
 			}
-			verdict.Again = true
+			select {
+			case verdict = <-heard: // the last word of a rank 0 that is gone
+			default:
+			}
+			if verdict.Welcome && m.err == nil {
+				continue
+			}
+			verdict = toGuest{Again: true}
 			if m.err == nil {
 				m.err = errors.Join(context.Cause(ctx), m.comm.Close())
 			}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Whichever rank is killed, the job becomes complete again and its result is right.
+func TestElastic(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "elastic")
+	built, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput()
+	require.NoError(t, err, string(built))
+	for _, args := range [][]string{nil, {"-n", "3", "-victim", "2"}, {"-n", "2", "-victim", "-1"}, {"-n", "2", "-victim", "0"}} {
+		ctx, cancel := context.WithTimeout(t.Context(), 70*time.Second)
+		cmd := exec.CommandContext(ctx, program, args...)
+		cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
+		out, err := cmd.CombinedOutput()
+		cancel()
+		text := string(out)
+		require.NoError(t, err, text)
+		require.Contains(t, text, "right to 1e-9 on all ranks", text)
+		if len(args) == 0 {
+			require.Contains(t, text, "generation 1: goes on without")
+			require.Contains(t, text, "of 4, generation 2: 1 more")
+			require.Equal(t, 1, strings.Count(text, "launcher: kills rank 0"))
+		}
+	}
+}
+
+// Ranks' parts add up to the gradient of one.
+func TestGradient(t *testing.T) {
+	m := newModel()
+	m.apply(m.gradient(0, 1))
+	whole := m.gradient(0, 1)
+	for _, size := range []int{2, 3, 7} {
+		sum := make([]float64, len(whole))
+		for r := range size {
+			for k, v := range m.gradient(r, size) {
+				sum[k] += v
+			}
+		}
+		require.InDeltaSlice(t, whole, sum, 1e-15)
+	}
+}
