@@ -38,7 +38,7 @@ type Config struct {
 	// ranks on the host, negative: none. (GCCL_SPIN)
 	Spin int
 	// Lazy is when links between ranks are made: > 0, when a call first wants them; < 0, all when the
-	// communicator is made; 0: all of up to 64 ranks. The first Send to a rank over a link that is not
+	// communicator is made; 0: all of up to 8 ranks. The first Send to a rank over a link that is not
 	// there returns after the rank has called Recv, or something else that wants the link. (GCCL_LAZY)
 	Lazy int
 	// LendMin is the shortest transfer in bytes that is read from registered memory in place

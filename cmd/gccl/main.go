@@ -33,7 +33,7 @@ func command(out io.Writer) *cobra.Command {
 		SilenceErrors: true,
 	}
 	root.SetOut(out)
-	root.AddCommand(perfCommand(), tuneCommand(), planCommand(), simCommand(), envCommand(), runCommand(), versionCommand(), whyCommand())
+	root.AddCommand(perfCommand(), tuneCommand(), planCommand(), simCommand(), envCommand(), runCommand(), startupCommand(), versionCommand(), whyCommand())
 	return root
 }
 

@@ -297,5 +297,5 @@ func (o *simOptions) draw(coll schedule.Collective, curves []curve) error {
 		return err
 	}
 	title := fmt.Sprintf("%v, %d ranks, %d a host (simulated)", coll, o.ranks, o.perHost)
-	return errors.Join(drawSVG(f, title, curves), f.Close())
+	return errors.Join(drawSVG(f, title, "bytes", curves), f.Close())
 }

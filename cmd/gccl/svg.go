@@ -20,8 +20,9 @@ const (
 // svgColors are told apart by most people (Okabe and Ito 2008); beyond them lines are dashed.
 var svgColors = []string{"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"}
 
-// drawSVG draws time against size, both on logarithmic axes, one line an algorithm.
-func drawSVG(out io.Writer, title string, curves []curve) error {
+// drawSVG draws time against size, or what else the points count, both on logarithmic axes, one line a
+// curve.
+func drawSVG(out io.Writer, title, counted string, curves []curve) error {
 	x, y := axis{lo: math.Inf(1)}, axis{lo: math.Inf(1)}
 	for _, c := range curves {
 		for _, p := range c.points {
@@ -50,7 +51,7 @@ func drawSVG(out io.Writer, title string, curves []curve) error {
 		gridLine(w, svgLeft, py(v), svgLeft+plotWidth, py(v))
 		fmt.Fprintf(w, `<text x="%d" y="%.1f" text-anchor="end">%g</text>`+"\n", svgLeft-6, py(v)+4, v)
 	}
-	fmt.Fprintf(w, `<text x="%d" y="%d" text-anchor="middle">bytes</text>`+"\n", svgLeft+plotWidth/2, svgTop+plotHeight+2*lineHeight)
+	fmt.Fprintf(w, `<text x="%d" y="%d" text-anchor="middle">%s</text>`+"\n", svgLeft+plotWidth/2, svgTop+plotHeight+2*lineHeight, html.EscapeString(counted))
 	fmt.Fprintf(w, `<text x="%d" y="%d">µs</text>`+"\n", svgLeft-40, svgTop-5)
 	for i, c := range curves {
 		stroke := fmt.Sprintf(`stroke="%s" stroke-width="1.8"`, svgColors[i%len(svgColors)])
