@@ -13,6 +13,14 @@ import (
 // or other lanes for long.
 const pieceBytes = 512 << 10
 
+// Single transfers of up to cutMost bytes over mapped memory go in pieces of cutBytes: the receiver copies one
+// out while the sender copies the next in (measured: 256 KiB in 16 for 19 µs; longer ones fill a slot at a
+// time and overlap anyway). Schedules know how many messages may be under way, and are not cut.
+const (
+	cutBytes = 64 << 10
+	cutMost  = 512 << 10
+)
+
 // Args are the buffers of one run of a plan.
 type Args struct {
 	In, Out []byte
@@ -390,7 +398,7 @@ func (e *Engine) fire(l *lane, a *action) (bool, error) {
 			return ok, nil
 		}
 	}
-	n := min(rest, pieceBytes)
+	n := min(rest, l.job.Plan.piece)
 	e.tellPlace(l, a)
 	for i := range a.receives {
 		m, err := a.receives[i].Peek(call)

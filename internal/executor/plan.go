@@ -85,6 +85,7 @@ type Plan struct {
 	maxOut   int
 	early    bool
 	small    bool // see fitsInline
+	piece    int  // bytes of a message at most
 }
 
 // Windows returns how often the schedule is replayed.
@@ -130,7 +131,10 @@ func (p *Program) Plan(m *link.Mesh, lay Layout, laneBase int) (*Plan, error) {
 		}
 		pl.lanes = append(pl.lanes, acts)
 	}
-	pl.small = pl.fitsInline()
+	pl.small, pl.piece = pl.fitsInline(), pieceBytes
+	if s.Collective == 0 && !m.NeedsProgress() && pl.lanes[0][0].bytes <= cutMost {
+		pl.piece = cutBytes
+	}
 	return pl, nil
 }
 
