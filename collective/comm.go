@@ -190,9 +190,21 @@ func (c *Comm) release() error {
 // flush polls until posted writes are acknowledged, at most for d: a connection that is closed sends
 // nothing again that was lost.
 func (c *Comm) flush(d time.Duration) {
+	bell := c.mesh.Bell()
 	for end := time.Now().Add(d); !c.mesh.Acknowledged() && time.Now().Before(end); {
-		if _, err := c.mesh.Progress(); err != nil {
+		bell.Arm()
+		if c.mesh.Arm() != nil {
+			bell.Disarm()
 			return
+		}
+		switch moved, err := c.mesh.Progress(); {
+		case err != nil:
+			bell.Disarm()
+			return
+		case moved:
+			bell.Disarm()
+		default:
+			bell.Sleep(time.Millisecond)
 		}
 	}
 }

@@ -74,6 +74,10 @@ type Config struct {
 	// whatever the provider and whether it is in a call or not; over tcp and verbs, where each costs a
 	// write, more rarely if there are more than 32 peers, and half a second is the least. (GCCL_HEARTBEAT)
 	Heartbeat time.Duration
+	// Checksum has every message carry a CRC-32C of itself from the sender's slot to the receiver's,
+	// whatever carries it; damage fails the call on all ranks with ErrCorrupt, which names the ranks, the lane
+	// and the byte. All data is copied through slots then. The same on all ranks. (GCCL_CHECKSUM)
+	Checksum bool
 	// DumpDir is where a rank leaves its flight record (Comm.Dump) when a call fails: a file
 	// gccl-EPOCH-rankN.json, for `gccl why`. Empty: nowhere. (GCCL_DUMP_DIR)
 	DumpDir string
@@ -97,7 +101,7 @@ type Config struct {
 	// still has a rank that waits sleep at once: a clock that stands while anybody polls (testing/synctest)
 	// would never come to the moment when it does.
 	still bool
-	// wrap, if not nil, replaces the devices that are opened; for tests.
+	// wrap, if not nil, replaces the loopback devices that are opened; for tests.
 	wrap func(rank int, d rdma.Device) rdma.Device
 	// network is where the loopback provider's devices meet; set by NewLocal.
 	network *loopback.Network

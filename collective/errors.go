@@ -27,6 +27,9 @@ var (
 	ErrUnavailable = rdma.ErrUnavailable
 	// ErrDevice: an accelerator that holds a tensor failed during a call.
 	ErrDevice = errors.New("device failed")
+	// ErrCorrupt: what came from a rank was damaged on the way, or is what no correct peer sends. With
+	// Config.Checksum every byte of data is held against a sum.
+	ErrCorrupt = errors.New("data corrupted")
 	// ErrInternal: a peer sent what no correct peer sends, or an invariant broke.
 	ErrInternal = errors.New("internal error")
 )

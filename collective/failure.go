@@ -42,8 +42,9 @@ func (c *Comm) fail(call *Call, err error) error {
 		n.Text = fmt.Sprintf("%s in %v: %v", c.describe(c.rank), *call, length)
 		e.Kind, e.Peer = ErrMismatch, length.Peer
 	case errors.As(err, &corrupt):
-		n.Cause, n.Culprit, n.Text = link.CauseInternal, corrupt.Peer, err.Error()
-		e.Peer = corrupt.Peer
+		n.Cause, n.Culprit = link.CauseCorrupt, corrupt.Peer
+		n.Text = fmt.Sprintf("from %s to %s: %v", c.describe(corrupt.Peer), c.describe(c.rank), err)
+		e.Kind, e.Peer, e.Err = ErrCorrupt, corrupt.Peer, errors.New(n.Text)
 	case errors.As(err, &device):
 		n.Cause, e.Kind, e.Err = link.CauseGaveUp, ErrDevice, device.err
 		n.Text = fmt.Sprintf("%s gave up %s #%d: %v", c.describe(c.rank), e.Call, e.Seq, err)
@@ -99,6 +100,8 @@ func kindOf(c link.Cause) error {
 		return ErrGaveUp
 	case link.CauseRevoked:
 		return ErrRevoked
+	case link.CauseCorrupt:
+		return ErrCorrupt
 	}
 	return ErrInternal
 }

@@ -47,7 +47,7 @@ func geometry(cfg *Config, peers []hello) link.Geometry {
 			ring = min(ringMost, max(ringLeast, slots*slotLeast, 1<<(bits.Len(uint(share))-1)))
 		}
 	}
-	return link.Geometry{Lanes: max(cfg.Channels, scheduleLanes) + 1, Slots: slots, SlotBytes: max(64, ring/max(1, slots)&^63)}
+	return link.Geometry{Lanes: max(cfg.Channels, scheduleLanes) + 1, Slots: slots, SlotBytes: max(64, ring/max(1, slots)&^63), Checksum: cfg.Checksum}
 }
 
 func oneHost(peers []hello) bool {

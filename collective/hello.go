@@ -50,6 +50,7 @@ func agreed(c *Config, tuning *tuning) map[string]string {
 		"GCCL_BUFFSIZE":     fmt.Sprint(c.BufferBytes),
 		"GCCL_SLOTS":        fmt.Sprint(c.Slots),
 		"GCCL_LAZY":         fmt.Sprint(c.Lazy),
+		"GCCL_CHECKSUM":     fmt.Sprint(c.Checksum),
 		"GCCL_ALGO":         tuning.rules.String(),
 		"GCCL_REPRODUCIBLE": fmt.Sprint(c.Reproducible),
 		"GCCL_TCP_ENCRYPT":  fmt.Sprint(c.TCPEncrypt),

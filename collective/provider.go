@@ -18,7 +18,7 @@ func openProvider(name string, cfg *Config) (rdma.Device, error) {
 	switch name {
 	case "loopback":
 		d := rdma.Device(cfg.network.Device())
-		if cfg.wrap != nil {
+		if cfg.wrap != nil && cfg.Group != nil { // not what is made of survivors
 			d = cfg.wrap(cfg.Group.Rank(), d)
 		}
 		return d, nil

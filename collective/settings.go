@@ -51,6 +51,7 @@ func Settings() []Setting {
 		{"GCCL_HOSTID", []string{"NCCL_HOSTID"}, "text", "kernel's boot id", "identity of this host, for simulated hosts", text(func(c *Config) *string { return &c.HostID })},
 		{"GCCL_SOCKET_IFNAME", []string{"NCCL_SOCKET_IFNAME"}, "list", "all", "network interfaces: prefixes, = exact, ^ exclude", text(func(c *Config) *string { return &c.Bootstrap.Interface })},
 		{"GCCL_TCP_ENCRYPT", nil, "bool", "0", "TLS 1.3 on the connections of the tcp provider", boolean(func(c *Config) *bool { return &c.TCPEncrypt })},
+		{"GCCL_CHECKSUM", nil, "bool", "0", "CRC-32C of every message from rank to rank, over every provider; the same on all ranks", boolean(func(c *Config) *bool { return &c.Checksum })},
 		{"GCCL_TCP_CHECKSUM", nil, "bool", "0", "CRC-32C of every payload that this rank sends over tcp", boolean(func(c *Config) *bool { return &c.TCPChecksum })},
 		{"GCCL_TCP_SOCKETS", nil, "count", "1", "sockets to a peer over tcp, which share long writes; at most 16", number("GCCL_TCP_SOCKETS")},
 		{"GCCL_IB_HCA", []string{"NCCL_IB_HCA"}, "list", "all", "RDMA devices: prefixes[:port], = exact, ^ exclude", text(func(c *Config) *string { return &c.HCA })},

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/gccl/gccl/internal/link"
@@ -27,4 +28,13 @@ func (l *lane) expects(a *action) *link.Call {
 		l.call = pairCall(&l.job.Args.Call, size, p.Layout.Elem)
 	}
 	return &l.call
+}
+
+// locate adds to damage of a message where in the transfer it is.
+func (l *lane) locate(err error) error {
+	var c *link.Corrupt
+	if errors.As(err, &c) {
+		return fmt.Errorf("%w, at byte %d of a transfer of %d", err, l.done, l.size)
+	}
+	return err
 }

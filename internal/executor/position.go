@@ -1,6 +1,10 @@
 package executor
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/gccl/gccl/internal/link"
+)
 
 // At is where a run stands.
 type At struct {
@@ -61,7 +65,8 @@ func (a *action) words() string {
 	return s
 }
 
-// WaitsFor appends the ranks that some lane waits for, each once.
+// WaitsFor appends the ranks that some lane waits for, each once; where all lanes are over, those whose
+// connections have not taken what was posted.
 func (e *Engine) WaitsFor(ranks []int) []int {
 	add := func(r int) {
 		for _, have := range ranks {
@@ -70,6 +75,9 @@ func (e *Engine) WaitsFor(ranks []int) []int {
 			}
 		}
 		ranks = append(ranks, r)
+	}
+	if e.left == 0 {
+		e.mesh.EachUndrained(func(p *link.Peer) { add(p.Rank) })
 	}
 	for i := range e.lanes {
 		l := &e.lanes[i]

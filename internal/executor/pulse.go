@@ -1,6 +1,10 @@
 package executor
 
-import "time"
+import (
+	"time"
+
+	"github.com/gccl/gccl/internal/link"
+)
 
 // listenEvery is how often a waiting engine looks at its peers' pulses.
 const listenEvery = 50 * time.Millisecond
@@ -18,7 +22,7 @@ func (e *Engine) listen(now time.Time) {
 	}
 	e.ears.at = now
 	if e.left == 0 {
-		e.mesh.ListenUndrained(now, e.wait.Silence)
+		e.mesh.EachUndrained(func(p *link.Peer) { p.Listen(now, e.wait.Silence) })
 	}
 	at := LaneAt{WaitsFor: e.ears.ranks[:0]}
 	for i := range e.lanes {

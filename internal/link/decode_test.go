@@ -9,7 +9,7 @@ import (
 
 func TestGeometryCheck(t *testing.T) {
 	require.NoError(t, Geometry{Lanes: 1, Slots: 2, SlotBytes: 64}.Check())
-	for _, g := range []Geometry{{}, {0, 2, 64}, {65, 2, 64}, {1, 1, 64}, {1, 3, 64}, {1, 1 << 13, 64}, {1, 2, 0}, {1, 2, 100}, {1, 2, 1 << 31}} {
+	for _, g := range []Geometry{{}, {0, 2, 64, false}, {65, 2, 64, false}, {1, 1, 64, false}, {1, 3, 64, false}, {1, 1 << 13, 64, false}, {1, 2, 0, false}, {1, 2, 100, false}, {1, 2, 1 << 31, false}} {
 		require.Error(t, g.Check(), "%+v", g)
 	}
 }

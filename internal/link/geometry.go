@@ -7,6 +7,8 @@ type Geometry struct {
 	Lanes     int // links from one rank to another
 	Slots     int // messages a link holds, a power of two
 	SlotBytes int // longest eager message, a multiple of 64
+	// Checksum has every message carry a sum of itself, which its receiver checks.
+	Checksum bool
 }
 
 // noticeBytes is the size of the board on which a peer leaves its last words.
@@ -39,8 +41,16 @@ const headersLeast = 64
 
 func (g Geometry) headers() int { return max(g.Slots, headersLeast) }
 
-func (g Geometry) stride() int    { return lineBytes + g.SlotBytes }
-func (g Geometry) laneBytes() int { return lineBytes + g.headers()*lineBytes + g.Slots*g.SlotBytes }
+func (g Geometry) stride() int    { return lineBytes + g.roomBytes() }
+func (g Geometry) laneBytes() int { return lineBytes + g.headers()*lineBytes + g.Slots*g.roomBytes() }
+
+// roomBytes is a slot without its header: the longest message, and a line for its sum.
+func (g Geometry) roomBytes() int {
+	if g.Checksum {
+		return g.SlotBytes + lineBytes
+	}
+	return g.SlotBytes
+}
 
 // sectionBytes is the memory that a rank keeps for one peer: a board, and per lane the credit line
 // of its own sends and the slots of the peer's.

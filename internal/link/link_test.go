@@ -41,7 +41,8 @@ func pair(t require.TestingT, g Geometry, noMap bool) (a, b *Mesh) {
 func TestLinkIsAQueue(t *testing.T) {
 	for _, noMap := range []bool{false, true} {
 		rapid.Check(t, func(t *rapid.T) {
-			g := Geometry{Lanes: 2, Slots: 1 << rapid.IntRange(1, 4).Draw(t, "slots"), SlotBytes: 64 << rapid.IntRange(0, 9).Draw(t, "bytes")}
+			g := Geometry{Lanes: 2, Slots: 1 << rapid.IntRange(1, 4).Draw(t, "slots"), SlotBytes: 64 << rapid.IntRange(0, 9).Draw(t, "bytes"),
+				Checksum: rapid.Bool().Draw(t, "checksum")}
 			a, b := pair(t, g, noMap)
 			defer a.Close()
 			defer b.Close()

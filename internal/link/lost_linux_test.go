@@ -16,7 +16,7 @@ import (
 // memory of the boards is not touched then.
 func TestLostWhileClosing(t *testing.T) {
 	for range 50 {
-		a, b := sharedPair(t)
+		a, b := sharedPair(t, Geometry{Lanes: 1, Slots: 2, SlotBytes: 64})
 		var wg sync.WaitGroup
 		var ended atomic.Bool
 		began := make(chan struct{})
@@ -36,13 +36,13 @@ func TestLostWhileClosing(t *testing.T) {
 }
 
 // sharedPair connects two ranks over memory that is unmapped at the end.
-func sharedPair(t *testing.T) (a, b *Mesh) {
+func sharedPair(t *testing.T, g Geometry) (a, b *Mesh) {
 	meshes := make([]*Mesh, 2)
 	for r := range meshes {
 		dev, err := shm.New(shm.Options{})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = dev.Close() })
-		meshes[r], err = New(Config{Rank: r, Size: 2, Geometry: Geometry{Lanes: 1, Slots: 2, SlotBytes: 64}, Bell: NewBell(),
+		meshes[r], err = New(Config{Rank: r, Size: 2, Geometry: g, Bell: NewBell(),
 			Device: func(int) rdma.Device { return dev }, Describe: func(r int) string { return fmt.Sprintf("rank %d", r) }})
 		require.NoError(t, err)
 	}

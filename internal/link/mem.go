@@ -225,6 +225,17 @@ func (r *memReceiver) Peek(c *Call) (*Message, error) {
 	return &r.cur, nil
 }
 
+func (r *memReceiver) oldest() (m Message, call *Call, err error) {
+	h := r.headers[r.next&r.mask]
+	v := h.pub.Load()
+	if !published(v, r.next) {
+		return m, nil, nil
+	}
+	r.back.credited(v)
+	m, err = r.peer.parse(h, v, r.payloads, r.lane)
+	return m, &h.call, err
+}
+
 func (r *memReceiver) Look() (c Call, ok bool) {
 	if c, ok, known := r.look(); known {
 		return c, ok

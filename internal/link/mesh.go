@@ -243,6 +243,8 @@ func (m *Mesh) Arm() error {
 }
 
 // Failed returns why the mesh is broken, or nil. The first cause stays. It looks at the boards of all peers.
+// What one has told it passes on to all, because that one may not reach them: the connection that broke may
+// be the one between two ranks that live.
 func (m *Mesh) Failed() *Notice {
 	if n := m.failed.Load(); n != nil {
 		return n
@@ -250,7 +252,11 @@ func (m *Mesh) Failed() *Notice {
 	for _, pt := range *m.ports.Load() {
 		for _, p := range pt.peers {
 			if n := p.heard(); n != nil && n.Cause != CauseClosed {
-				m.failed.CompareAndSwap(nil, n)
+				if m.failed.CompareAndSwap(nil, n) {
+					on := *n
+					on.From = m.rank
+					m.each(func(p *Peer) { p.tell(&on) })
+				}
 				return m.failed.Load()
 			}
 		}

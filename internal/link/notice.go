@@ -17,6 +17,7 @@ const (
 	CauseInternal                  // Culprit saw an error that it cannot go on after
 	CauseClosed                    // Culprit closed its communicator in good order
 	CauseRevoked                   // Culprit ended all calls, so that all ranks can recover
+	CauseCorrupt                   // what came from Culprit was damaged on the way
 )
 
 // Notice is why a communicator broke: what a rank tells all others before it leaves.
@@ -62,7 +63,7 @@ func decodeNotice(b []byte, from, size int) (*Notice, error) {
 		Culprit: int(binary.LittleEndian.Uint32(b[14:])),
 	}
 	length := int(binary.LittleEndian.Uint16(b[18:]))
-	if n.Cause < CauseLost || n.Cause > CauseRevoked || n.From != from || n.Culprit >= size || length > maxNoticeText {
+	if n.Cause < CauseLost || n.Cause > CauseCorrupt || n.From != from || n.Culprit >= size || length > maxNoticeText {
 		return nil, fmt.Errorf("link: malformed notice from rank %d", from)
 	}
 	n.Text = string(b[noticeHeader : noticeHeader+length])

@@ -53,10 +53,10 @@ func (p *Peer) Sender(lane int) Sender { return p.senders[lane] }
 func (p *Peer) Receiver(lane int) Receiver { return p.receives[lane] }
 
 // Mapped reports whether the peer's memory is mapped, so that spans can be lent and answers placed.
-func (p *Peer) Mapped() bool { return p.memory != nil }
+func (p *Peer) Mapped() bool { return p.memory != nil && !p.mesh.geo.Checksum }
 
 // Direct reports whether messages can be sent from where they lie (Sender.CommitFrom).
-func (p *Peer) Direct() bool { return p.direct }
+func (p *Peer) Direct() bool { return p.direct && !p.mesh.geo.Checksum }
 
 // SetWindow makes a region of the peer's known under a number from 1 up that both ranks use for
 // it, and maps it if the peer's memory can be mapped.
@@ -107,9 +107,13 @@ func (p *Peer) connect(ctx context.Context, addr []byte, remote rdma.RemoteRegio
 		p.watch.word = wordAt(b)
 		p.memory, p.mapped = ls, b[base:][:g.sectionBytes()]
 		p.connectMemory()
-		return nil
+	} else if err := p.connectWire(); err != nil {
+		return err
 	}
-	return p.connectWire()
+	if g.Checksum {
+		p.checked()
+	}
+	return nil
 }
 
 func (p *Peer) connectMemory() {
@@ -122,9 +126,9 @@ func (p *Peer) connectMemory() {
 			s.headers, r.headers = append(s.headers, headerAt(p.mapped[off:])), append(r.headers, headerAt(p.section[off:]))
 		}
 		off := g.payloadOffset(lane)
-		r.payloads = p.section[off:][:g.Slots*g.SlotBytes]
+		r.payloads = p.section[off:][:g.Slots*g.roomBytes()]
 		for slot := range g.Slots {
-			s.payloads = append(s.payloads, p.mapped[off+slot*g.SlotBytes:][:g.SlotBytes:g.SlotBytes])
+			s.payloads = append(s.payloads, p.mapped[off+slot*g.roomBytes():][:g.roomBytes():g.roomBytes()])
 		}
 		s.back, r.back = r, s
 		p.senders, p.receives = append(p.senders, s), append(p.receives, r)

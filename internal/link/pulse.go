@@ -95,12 +95,12 @@ func (p *Peer) Listen(now time.Time, limit time.Duration) {
 	}
 }
 
-// ListenUndrained listens to the peers whose connections have not taken what was posted.
-func (m *Mesh) ListenUndrained(now time.Time, limit time.Duration) {
+// EachUndrained calls f for the peers whose connections have not taken what was posted.
+func (m *Mesh) EachUndrained(f func(*Peer)) {
 	for _, pt := range *m.ports.Load() {
 		for _, p := range pt.endpoints {
 			if !p.wire.drained() {
-				p.Listen(now, limit)
+				f(p)
 			}
 		}
 	}

@@ -37,6 +37,7 @@ type wire struct {
 	mu      sync.Mutex // posts: the owner's messages and, once, a notice from any goroutine
 	backlog []rdma.Write
 	posted  uint64 // writes so far; the last one's ID
+	needed  uint64 // the last one's that is not a beat
 	asked   uint64 // the last signaled one's ID
 	done    uint64 // all writes to this ID are complete
 	auto    bool   // they go on by themselves
@@ -81,7 +82,7 @@ func (p *Peer) connectWire() error {
 			s.headers = append(s.headers, headerAt(st.Bytes()[off:]))
 			s.slots = append(s.slots, st.Bytes()[off:][:g.stride()])
 			r.headers = append(r.headers, headerAt(p.section[off:]))
-			r.payloads = append(r.payloads, p.section[off+lineBytes:][:g.SlotBytes:g.SlotBytes])
+			r.payloads = append(r.payloads, p.section[off+lineBytes:][:g.roomBytes():g.roomBytes()])
 			r.expected.slots = append(r.expected.slots, landing{offset: base + off + lineBytes, got: -1})
 		}
 		p.senders, p.receives = append(p.senders, s), append(p.receives, r)
@@ -99,6 +100,7 @@ func (w *wire) post(wr rdma.Write, before ...rdma.Write) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.backlog = append(w.backlog, before...)
+	w.needed = w.posted + 1
 	w.postLocked(wr)
 }
 
@@ -138,7 +140,10 @@ func (w *wire) retry() {
 func (w *wire) drained() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.backlog) == 0 && (w.auto || w.done == w.posted) || w.peer.gone.Load() != nil
+	if w.peer.gone.Load() != nil || w.done >= w.needed {
+		return true
+	}
+	return w.auto && (len(w.backlog) == 0 || w.backlog[0].ID > w.needed)
 }
 
 // acknowledged reports whether the last write that asked for a completion is complete.

@@ -1,0 +1,66 @@
+package link
+
+import (
+	"bytes"
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A bit of the call or of the payload that changes on the way, by whatever way, is found before anybody
+// uses the message, and the error names the rank, the lane and the message. It is not taken for another call.
+func TestChecksumFindsEveryFlippedBit(t *testing.T) {
+	g := Geometry{Lanes: 2, Slots: 4, SlotBytes: 64, Checksum: true}
+	for name, pair := range map[string]func() (a, b *Mesh){
+		"mapped": func() (a, b *Mesh) { return pair(t, g, false) },
+		"posted": func() (a, b *Mesh) { return pair(t, g, true) },
+		"shm":    func() (a, b *Mesh) { return sharedPair(t, g) },
+	} {
+		a, b := pair()
+		s, r := a.Peer(1).Sender(1), b.Peer(0).Receiver(1)
+		paid := 0
+		for i, n := range []int{0, 1, 24, 25, 32, 56, 64} {
+			call := &Call{FP: 7, A: 1, B: 2}
+			sent := bytes.Repeat([]byte{0x5A}, n)
+			_, err := a.Progress() // credits
+			require.NoError(t, err)
+			buf, ok := s.Reserve(n)
+			require.True(t, ok)
+			require.Len(t, buf, n)
+			copy(buf, sent)
+			s.Commit(n, call)
+			_, err = b.Progress()
+			require.NoError(t, err)
+			section := b.Peer(0).section
+			line, payload := section[g.slotOffset(1, i%g.Slots):], section[g.slotOffset(1, i%g.Slots)+lineBytes:]
+			if name != "posted" {
+				line, payload = section[g.headerOffset(1, i):], section[g.payloadOffset(1)+paid%g.Slots*g.roomBytes():]
+			}
+			if n+sumBytes <= InlineBytes {
+				payload = line[32:]
+			} else {
+				paid++
+			}
+			damage := []([]byte){line[8:32], payload[:n+sumBytes]} // the call, and the rest
+			for _, part := range damage {
+				for bit := range 8 * len(part) {
+					part[bit/8] ^= 1 << (bit % 8)
+					_, err := r.Peek(call)
+					var c *Corrupt
+					require.ErrorAs(t, err, &c, "%s: bit %d of a message of %d", name, bit, n)
+					require.Equal(t, 0, c.Peer)
+					require.Equal(t, 1, c.Lane)
+					part[bit/8] ^= 1 << (bit % 8)
+				}
+			}
+			m, err := r.Peek(call)
+			require.NoError(t, err, fmt.Sprint(name, n))
+			require.Equal(t, n, m.Len)
+			require.Equal(t, sent, append([]byte{}, m.Data...))
+			r.Advance(n)
+		}
+		require.NoError(t, a.Close())
+		require.NoError(t, b.Close())
+	}
+}
