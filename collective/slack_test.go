@@ -1,10 +1,14 @@
 package collective_test
 
-import "flag"
+import (
+	"flag"
+	"time"
+)
 
 var (
 	thorough    = flag.Bool("thorough", false, "run campaigns at length")
 	campaign    = flag.Int("campaign", 0, "how many ranks the campaign kills over each provider; 0: a few")
+	campaignFor = flag.Duration("campaign-for", time.Hour, "how long the campaign of kills over one provider begins new jobs")
 	acrossHosts = flag.Bool("hosts", false, "run tests across network namespaces; needs root and iproute2")
 )
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gccl/gccl/bootstrap"
+	"github.com/gccl/gccl/internal/link"
 	"github.com/gccl/gccl/internal/recovery"
 	"go.uber.org/zap"
 )
@@ -138,10 +139,26 @@ func (c *Comm) called(rank int, op uint8) {
 		return
 	}
 	time.AfterFunc(causeFirst, func() {
-		if c.broken.Load() == nil {
-			c.Revoke(fmt.Errorf("%s recovers", c.describe(rank)))
+		if c.broken.Load() != nil {
+			return
 		}
+		if n := c.told(); n != nil { // while this rank was in no call
+			c.broken.CompareAndSwap(nil, &StepError{Kind: kindOf(n.Cause), Call: "between calls", Rank: c.rank, Peer: n.Culprit, Step: -1, Err: n})
+			return
+		}
+		c.Revoke(fmt.Errorf("%s recovers", c.describe(rank)))
 	})
+}
+
+// told returns the notice of a failure that some peer has left, if this rank is not closed.
+func (c *Comm) told() *link.Notice {
+	c.life.RLock()
+	defer c.life.RUnlock()
+	if c.released || c.closed.Load() {
+		return nil
+	}
+	c.tend()
+	return c.mesh.Failed()
 }
 
 // close leaves all agreements. Ranks that are in one go on without this one.
