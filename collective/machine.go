@@ -9,23 +9,32 @@ import (
 	"github.com/gccl/gccl/collective/tuner"
 )
 
-// ThisMachine describes the machine as tuning files name it.
+// ThisMachine describes the machine as tuning files name it. Its cores are all it has online, whichever of them
+// this process is bound to.
 func ThisMachine() tuner.Machine {
-	return tuner.Machine{OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: cpuModel(), Cores: runtime.NumCPU()}
+	cpu, cores := processors()
+	return tuner.Machine{OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: cpu, Cores: cores}
 }
 
-// cpuModel is the processor's name as Linux gives it; "" elsewhere.
-func cpuModel() string {
+// processors returns the processor's name and the number of cores as Linux gives them; elsewhere no name and
+// the cores that this process may use.
+func processors() (name string, cores int) {
 	f, err := os.Open("/proc/cpuinfo")
 	if err != nil {
-		return ""
+		return "", runtime.NumCPU()
 	}
 	defer f.Close()
 	for sc := bufio.NewScanner(f); sc.Scan(); {
-		name, value, _ := strings.Cut(sc.Text(), ":")
-		if strings.TrimSpace(name) == "model name" {
-			return strings.TrimSpace(value)
+		key, value, _ := strings.Cut(sc.Text(), ":")
+		switch strings.TrimSpace(key) {
+		case "processor":
+			cores++
+		case "model name":
+			name = strings.TrimSpace(value)
 		}
 	}
-	return ""
+	if cores == 0 {
+		cores = runtime.NumCPU()
+	}
+	return name, cores
 }
