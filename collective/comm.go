@@ -120,6 +120,10 @@ func (c *Comm) fill(j *executor.Job, p *planned, call *Call) {
 		c.seq++
 		seq = uint32(c.seq)
 	}
+	if c.cfg.bare {
+		a.Call = link.Call{}
+		return
+	}
 	a.Call = link.Call{FP: mix(p.fp^c.epoch, uint64(seq)), A: p.a | uint64(seq), B: p.b}
 	c.record(call, &a.Call, len(a.In), len(a.Out))
 }

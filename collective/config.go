@@ -101,6 +101,8 @@ type Config struct {
 	// still has a rank that waits sleep at once: a clock that stands while anybody polls (testing/synctest)
 	// would never come to the moment when it does.
 	still bool
+	// bare leaves out fingerprints, the flight recorder and the pulse; for the benchmark of what they cost.
+	bare bool
 	// wrap, if not nil, replaces the loopback devices that are opened; for tests.
 	wrap func(rank int, d rdma.Device) rdma.Device
 	// network is where the loopback provider's devices meet; set by NewLocal.

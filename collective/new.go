@@ -217,7 +217,7 @@ func (c *Comm) connect(ctx context.Context) error {
 	if err := c.group.Barrier(ctx); err != nil {
 		return err
 	}
-	if (c.cfg.network == nil || c.cfg.pulse) && c.size > 1 { // goroutines of one process stop together
+	if (c.cfg.network == nil || c.cfg.pulse) && c.size > 1 && !c.cfg.bare { // goroutines of one process stop together
 		c.pulse.start(c.beat)
 	}
 	o := executor.Options{Wait: c.waiting(), LendMin: c.cfg.LendMin, StashMax: maxStash}
