@@ -27,7 +27,7 @@ type simOptions struct {
 }
 
 func simCommand() *cobra.Command {
-	o := simOptions{}
+	o, m, compare := simOptions{}, simMeasure{}, false
 	d := simulate.Default()
 	cmd := &cobra.Command{
 		Use:   "sim",
@@ -39,7 +39,12 @@ func simCommand() *cobra.Command {
 			"  gccl sim --ranks 64 --hosts-size 8 --host-bandwidth 24\n" +
 			"  gccl sim --ranks 8 --algo TwoShot --bytes 1M --trace out.json",
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return o.run(cmd.OutOrStdout()) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if compare {
+				return m.run(cmd.Context(), cmd.OutOrStdout())
+			}
+			return o.run(cmd.OutOrStdout())
+		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.collective, "collective", "allreduce", "collective")
@@ -64,6 +69,9 @@ func simCommand() *cobra.Command {
 	f.StringVar(&o.trace, "trace", "", "write what every lane does when to this file, for chrome://tracing or Perfetto; needs one size and one algorithm")
 	f.StringVar(&o.plot, "plot", "", "draw time against size to this SVG file")
 	f.Float64Var(&o.most, "max-steps", 30e6, "leave out algorithms of which more steps than this must be played at the largest size")
+	f.BoolVar(&compare, "measure", false, "instead, print how far the simulator is off from two ranks on this host (docs/performance.md)")
+	f.DurationVar(&m.Budget, "budget", 5*time.Millisecond, "with --measure: time of a call at one size in one round")
+	f.IntVar(&m.Rounds, "rounds", 9, "with --measure: rounds")
 	return cmd
 }
 

@@ -214,15 +214,28 @@ func (e *engine) ready(l int32, group []step, now float64) (at float64, ok bool)
 	return at, at <= now
 }
 
-// work is how long the rank's core is busy with a segment of the group.
+// work is how long the rank's core is busy with a segment of the group. What a group copies and then reduces
+// into is an operand of one pass, as the executor has it, and costs no pass of its own.
 func (e *engine) work(group []step, length float64) float64 {
 	t := float64(len(group)) * e.p.Overhead.Seconds()
 	for i := range group {
-		switch group[i].op {
+		st := &group[i]
+		switch st.op {
 		case schedule.RecvReduce, schedule.Combine:
 			t += length * perByte(e.p.Reduce)
 		case schedule.Copy:
-			t += length * perByte(e.p.Copy)
+			if i+1 == len(group) || group[i+1].op == schedule.Send {
+				t += length * perByte(e.p.Copy)
+			}
+		}
+		if st.link < 0 {
+			continue
+		}
+		path, _ := e.path(&e.prog.links[st.link])
+		if st.op == schedule.Send {
+			t += length * perByte(path.Put)
+		} else {
+			t += length * perByte(path.Take)
 		}
 	}
 	return t

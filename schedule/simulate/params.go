@@ -31,6 +31,10 @@ type Params struct {
 type Path struct {
 	Latency   time.Duration
 	Bandwidth float64
+	// Put and Take are how fast the core of a rank copies a segment into the link and out of it, as it does
+	// where ranks share memory. 0: it need not, an adapter does it. What a RecvReduce takes it combines
+	// at Params.Reduce besides.
+	Put, Take float64
 }
 
 // Default is a cluster of hosts with one rank and a 200 Gbit/s port each: an example, not a
@@ -48,7 +52,8 @@ func Default() Params {
 }
 
 func (p *Params) check(size, bytes int) error {
-	for _, b := range []float64{p.Local.Bandwidth, p.Net.Bandwidth, p.HostBandwidth, p.SwitchBandwidth, p.Reduce, p.Copy} {
+	for _, b := range []float64{p.Local.Bandwidth, p.Net.Bandwidth, p.HostBandwidth, p.SwitchBandwidth, p.Reduce, p.Copy,
+		p.Local.Put, p.Local.Take, p.Net.Put, p.Net.Take} {
 		if b < 0 || math.IsNaN(b) {
 			return fmt.Errorf("simulate: bandwidth %v: need 0 or more", b)
 		}

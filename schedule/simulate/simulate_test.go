@@ -98,6 +98,23 @@ func TestOneCore(t *testing.T) {
 	assert.Equal(t, 9*time.Microsecond, got.Time.Round(time.Nanosecond))
 }
 
+// TestCopies: where ranks share memory, cores move the data. In an exchange a core puts and takes in turn; one way
+// the slower side counts, and a segment of the other.
+func TestCopies(t *testing.T) {
+	p := plain(0, 0, gamma)
+	p.Hosts = []int{0, 0}
+	p.Local = simulate.Path{Put: 8e9, Take: 5e9}
+	one := run(t, direct.AllReduceOneShot, 2, schedule.Shape{}, length, p)
+	want := at(length, 8e9) + at(length, 5e9) + at(length, gamma)
+	assert.InDelta(t, want.Seconds(), one.Time.Seconds(), 1e-6*want.Seconds())
+	p.Segment = length / 64
+	way := run(t, direct.ReduceDirect, 2, schedule.Shape{}, length, p)
+	want = at(length/64, 8e9) + at(length, 5e9) + at(length, gamma)
+	assert.InDelta(t, want.Seconds(), way.Time.Seconds(), 1e-6*want.Seconds())
+	p.Hosts = nil
+	assert.InDelta(t, at(length, gamma).Seconds(), run(t, direct.AllReduceOneShot, 2, schedule.Shape{}, length, p).Time.Seconds(), 1e-9, "another kind of path")
+}
+
 // TestHostPorts: ranks of one host share its network ports, and do not use them among themselves.
 func TestHostPorts(t *testing.T) {
 	p := plain(0, beta, 0)
