@@ -66,7 +66,7 @@ func (e *Engine) awaited(l *lane, at *LaneAt) {
 		}
 	}
 	for k, s := range a.sends {
-		if _, ok := s.Reserve(1); !ok {
+		if _, ok := s.Reserve(l.rest(a)); !ok {
 			at.add(a.sendTo[k])
 		}
 	}

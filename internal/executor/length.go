@@ -30,6 +30,15 @@ func (l *lane) expects(a *action) *link.Call {
 	return &l.call
 }
 
+// rest is what of the action's transfer has not moved, whether it has begun or not.
+func (l *lane) rest(a *action) int {
+	if l.size >= 0 {
+		return l.size - l.done
+	}
+	_, size := a.length.at(l.window, l.job.Plan.Layout.Elem)
+	return size
+}
+
 // locate adds to damage of a message where in the transfer it is.
 func (l *lane) locate(err error) error {
 	var c *link.Corrupt

@@ -91,7 +91,7 @@ func (e *Engine) WaitsFor(ranks []int) []int {
 			}
 		}
 		for k, s := range a.sends {
-			if _, ok := s.Reserve(1); !ok {
+			if _, ok := s.Reserve(l.rest(a)); !ok {
 				add(a.sendTo[k].Rank)
 			}
 		}

@@ -188,7 +188,7 @@ func (l *lane) gone() *link.Notice {
 	}
 	for k, s := range a.sends {
 		if n := a.sendTo[k].Gone(); n != nil {
-			if _, ok := s.Reserve(link.InlineBytes); !ok {
+			if _, ok := s.Reserve(l.rest(a)); !ok {
 				return n
 			}
 		}
