@@ -28,8 +28,8 @@ func (p *Plan) fitsInline() bool {
 // sprint carries out the actions of a small plan, whose lanes alone are the engine's, as long as none
 // has to wait for long. It does what advance and fire would do, without what they keep for transfers
 // that take several pieces or windows: half of what a message of 8 bytes costs. Where it stops, they
-// go on.
-func (e *Engine) sprint() error {
+// go on, and find the error that stopped it.
+func (e *Engine) sprint() {
 	for polls := 0; polls < sprintPolls; polls++ {
 		for i := range e.lanes {
 			l := &e.lanes[i]
@@ -38,9 +38,9 @@ func (e *Engine) sprint() error {
 				if !e.ready(l, a) {
 					break
 				}
-				did, err := e.dash(l, a)
-				if err != nil || did == unfit {
-					return err
+				did := e.dash(l, a)
+				if did == unfit {
+					return
 				}
 				if did == waits {
 					break
@@ -53,13 +53,12 @@ func (e *Engine) sprint() error {
 			}
 		}
 		if e.left == 0 {
-			return nil
+			return
 		}
 		if polls > hotSpins {
 			cpu.Pause(1)
 		}
 	}
-	return nil
 }
 
 // What dash did.
@@ -72,7 +71,7 @@ const (
 )
 
 // dash carries out a whole action, or nothing of it.
-func (e *Engine) dash(l *lane, a *action) (dashed, error) {
+func (e *Engine) dash(l *lane, a *action) dashed {
 	n := a.bytes
 	args := &l.job.Args
 	if l.job.Plan.Layout.Pairwise {
@@ -80,11 +79,14 @@ func (e *Engine) dash(l *lane, a *action) (dashed, error) {
 	}
 	for i := range a.receives {
 		m, err := a.receives[i].Peek(&l.call)
+		if err != nil {
+			return unfit
+		}
 		if m == nil {
-			return waits, err
+			return waits
 		}
 		if m.Len != n || len(m.Data) != n {
-			return unfit, nil
+			return unfit
 		}
 		e.msgs[i] = m
 	}
@@ -95,7 +97,7 @@ func (e *Engine) dash(l *lane, a *action) (dashed, error) {
 	for i := range a.sends {
 		b, ok := a.sends[i].Reserve(n)
 		if !ok {
-			return waits, nil
+			return waits
 		}
 		dsts = append(dsts, b)
 	}
@@ -120,5 +122,5 @@ func (e *Engine) dash(l *lane, a *action) (dashed, error) {
 	for i := range a.receives {
 		a.receives[i].Advance(n)
 	}
-	return done, nil
+	return done
 }
