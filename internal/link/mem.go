@@ -53,12 +53,12 @@ func (s *memSender) refresh() {
 		s.advance(more)
 	}
 	r := s.back
-	for seq := r.next; ; seq++ {
-		v := r.headers[seq&r.mask].pub.Load()
-		if !published(v, seq) {
+	for {
+		v := r.headers[r.looked&r.mask].pub.Load()
+		if !published(v, r.looked) {
 			return
 		}
-		s.credited(v)
+		r.brings(r.looked, v)
 	}
 }
 
@@ -195,10 +195,21 @@ type memReceiver struct {
 	credit   *atomic.Uint64 // in the peer's arena
 	mask     uint32
 	next     uint32     // sequence number of the message to consume
+	looked   uint32     // that of the first message whose credit has not been taken; not before next
 	credited uint32     // the latest credit given, by word or message
 	back     *memSender // of the other direction
 	batch    uint32     // messages consumed that make a credit due
 	inbox
+}
+
+// brings takes the credit that message seq brings when it is first seen. A sender in want of credit looks
+// often (refresh), so that it is two rings old at most then; while the message waits to be taken, it may
+// become older than 16 bits can tell from credit that is ahead.
+func (r *memReceiver) brings(seq uint32, v uint64) {
+	if seq == r.looked {
+		r.looked++
+		r.back.credited(v)
+	}
 }
 
 func (r *memReceiver) Peek(c *Call) (*Message, error) {
@@ -213,7 +224,7 @@ func (r *memReceiver) Peek(c *Call) (*Message, error) {
 	if !published(v, r.next) {
 		return nil, nil
 	}
-	r.back.credited(v)
+	r.brings(r.next, v)
 	if h.call.FP != c.FP {
 		return nil, &Mismatch{Peer: r.peer.Rank, Mine: *c, Theirs: h.call}
 	}
@@ -231,7 +242,7 @@ func (r *memReceiver) oldest() (m Message, call *Call, err error) {
 	if !published(v, r.next) {
 		return m, nil, nil
 	}
-	r.back.credited(v)
+	r.brings(r.next, v)
 	m, err = r.peer.parse(h, v, r.payloads, r.lane)
 	return m, &h.call, err
 }
@@ -278,7 +289,7 @@ func (r *memReceiver) Stash(limit int) (bytes, messages int, err error) {
 		if !published(v, r.next) {
 			break
 		}
-		r.back.credited(v)
+		r.brings(r.next, v)
 		m, err := r.peer.parse(h, v, r.payloads, r.lane)
 		if err != nil {
 			return bytes, messages, err
@@ -301,21 +312,23 @@ func (p *Peer) parse(h *header, v uint64, payload []byte, lane int) (Message, er
 		}
 		m.Data = h.bytes()[:n]
 	case inSlot:
-		if at := h.inline[0]; at > uint64(len(payload)) || n > len(payload)-int(at) {
+		at := h.inline[0] // read once: a peer gone wild can change it any time
+		if at > uint64(len(payload)) || n > len(payload)-int(at) {
 			return m, &Corrupt{p.Rank, lane, fmt.Sprintf("%d bytes at %d in a slot of %d", n, at, len(payload))}
 		}
-		m.Data = payload[h.inline[0]:][:n:n]
+		m.Data = payload[at:][:n:n]
 	case placedK:
 		m.Placed = true
 	case lent:
-		w := p.window(h.inline[0])
-		if off := h.inline[1]; off > uint64(len(w)) || uint64(n) > uint64(len(w))-off {
-			return m, &Corrupt{p.Rank, lane, fmt.Sprintf("%d bytes at %d lent of window %d of %d bytes", n, off, h.inline[0], len(w))}
+		at := h.inline // read once, too
+		w := p.window(at[0])
+		if off := at[1]; off > uint64(len(w)) || uint64(n) > uint64(len(w))-off {
+			return m, &Corrupt{p.Rank, lane, fmt.Sprintf("%d bytes at %d lent of window %d of %d bytes", n, off, at[0], len(w))}
 		}
-		m.Data = w[h.inline[1]:][:n:n]
-		if h.inline[2] != 0 {
-			a := p.window(h.inline[2])
-			if off := h.inline[3]; off <= uint64(len(a)) {
+		m.Data = w[at[1]:][:n:n]
+		if at[2] != 0 {
+			a := p.window(at[2])
+			if off := at[3]; off <= uint64(len(a)) {
 				m.Answer = a[off:]
 			}
 		}

@@ -12,9 +12,9 @@ import (
 // from puts both ends of a link over mapped memory where they are after seq messages.
 func from(s *memSender, r *memReceiver, seq uint32) {
 	s.next, s.consumed = seq, seq
-	r.next, r.credited = seq, seq
+	r.next, r.looked, r.credited = seq, seq, seq
 	r.credit.Store(uint64(seq))
-	s.back.next, s.back.credited = seq, seq
+	s.back.next, s.back.looked, s.back.credited = seq, seq, seq
 	r.back.next, r.back.consumed = seq, seq
 }
 
@@ -80,6 +80,39 @@ func TestCreditWordIsNeverOld(t *testing.T) {
 		pass(b.Peer(0).Sender(0), a.Peer(1).Receiver(0))
 	}
 	require.LessOrEqual(t, s.next-uint32(s.credit.Load()), uint32(wordEvery))
+	require.NoError(t, a.Close())
+	require.NoError(t, b.Close())
+}
+
+// A message that waits to be taken brings the credit of its time. However many messages go the other way
+// meanwhile, it is not taken for credit that is ahead.
+func TestCreditOfAWaitingMessageIsNotAhead(t *testing.T) {
+	a, b := pair(t, Geometry{Lanes: 1, Slots: 8, SlotBytes: 64}, false)
+	call := Call{FP: 7}
+	s, r := a.Peer(1).Sender(0).(*memSender), b.Peer(0).Receiver(0)
+	send := func(s Sender) {
+		_, ok := s.Reserve(8)
+		require.True(t, ok)
+		s.Commit(8, &call)
+	}
+	send(b.Peer(0).Sender(0)) // which waits at a
+	taken := uint32(0)
+	for taken < 1<<16+2*headersLeast {
+		for !s.full() {
+			send(s)
+		}
+		require.LessOrEqual(t, s.consumed, taken, "credit for what has not been taken")
+		for s.next-taken > headersLeast/2 {
+			m, err := r.Peek(&call)
+			require.NoError(t, err)
+			r.Advance(m.Len)
+			taken++
+		}
+	}
+	m, err := a.Peer(1).Receiver(0).Peek(&call)
+	require.NoError(t, err)
+	require.NotNil(t, m)
+	require.LessOrEqual(t, s.consumed, taken)
 	require.NoError(t, a.Close())
 	require.NoError(t, b.Close())
 }
