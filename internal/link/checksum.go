@@ -98,6 +98,9 @@ func (r *checkedReceiver) Peek(c *Call) (*Message, error) {
 	if m == nil {
 		return nil, err
 	}
+	if len(m.Data) < sumBytes { // it was there when the sum was checked
+		return nil, &Corrupt{r.peer.Rank, r.lane, fmt.Sprintf("message %d changed while it was read", r.got+1)}
+	}
 	r.cur = *m
 	r.cur.Len -= sumBytes
 	r.cur.Data = r.cur.Data[:r.cur.Len:r.cur.Len]
