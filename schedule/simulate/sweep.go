@@ -9,8 +9,9 @@ import (
 
 // Point is one length of data and its time.
 type Point struct {
-	Bytes int
-	Time  time.Duration
+	Bytes        int
+	Time         time.Duration
+	Extrapolated bool // see Result
 }
 
 // Bandwidth is the bytes per second of the data, which nccl-tests call algbw.
@@ -43,7 +44,7 @@ func Sweep(alg schedule.Algorithm, size int, shape schedule.Shape, lengths []int
 		if err != nil {
 			return nil, err
 		}
-		points = append(points, Point{n, r.Time})
+		points = append(points, Point{n, r.Time, r.Extrapolated})
 	}
 	return points, nil
 }
