@@ -162,7 +162,9 @@ func (e *environment) readOverrides() error {
 		if err != nil {
 			return fmt.Errorf("GCCL_TIMEOUT: %w", err)
 		}
-		c.Timeout, e.source.From["Timeout"] = d, "GCCL_TIMEOUT"
+		if d > 0 {
+			c.Timeout, e.source.From["Timeout"] = d, "GCCL_TIMEOUT"
+		}
 	}
 	if text, ok := e.get("GCCL_ALLOW_LOOPBACK"); ok {
 		b, err := strconv.ParseBool(text)
@@ -174,14 +176,19 @@ func (e *environment) readOverrides() error {
 	return nil
 }
 
-// parseTimeout reads a duration like "90s" or "10m"; a bare number means seconds.
+// parseTimeout reads a duration like "90s" or "10m"; a bare number means seconds. 0 and off, by which the
+// variable frees calls of a deadline, give 0.
 func parseTimeout(text string) (time.Duration, error) {
-	if n, err := strconv.ParseUint(text, 10, 31); err == nil {
-		text = fmt.Sprintf("%ds", n)
+	if text == "0" || text == "off" {
+		return 0, nil
 	}
-	d, err := time.ParseDuration(text)
+	number := text
+	if _, err := strconv.ParseFloat(text, 64); err == nil {
+		number += "s"
+	}
+	d, err := time.ParseDuration(number)
 	if err != nil || d <= 0 {
-		return 0, fmt.Errorf("%q: want a duration like 90s or 10m", text)
+		return 0, fmt.Errorf("%q: want a duration like 90s or 10m, a number of seconds, or off", text)
 	}
 	return d, nil
 }

@@ -133,6 +133,11 @@ func TestEnvironmentOverrides(t *testing.T) {
 	assert.Equal(t, "GCCL_LOCAL_SIZE", source.From["LocalSize"])
 	assert.Equal(t, "MASTER_ADDR", source.From["Root"])
 	assert.NotContains(t, source.String(), "=s", "no secret in logs")
+	for text, want := range map[string]time.Duration{"off": 0, "0": 0, "1.5": 1500 * time.Millisecond, "2m": 2 * time.Minute} {
+		cfg, _, err := FromEnv(env(torch + "GCCL_TIMEOUT=" + text))
+		require.NoError(t, err, text)
+		assert.Equal(t, want, cfg.Timeout, text)
+	}
 	cfg, source, err = FromEnv(env("GCCL_RANK=0 GCCL_SIZE=1 NCCL_SOCKET_IFNAME==eth0"))
 	require.NoError(t, err)
 	assert.Equal(t, "=eth0", cfg.Interface)

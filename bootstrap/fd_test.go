@@ -23,6 +23,12 @@ func TestFileDescriptorsAreReserved(t *testing.T) {
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &now))
 	assert.Equal(t, old.Max, now.Cur, "the soft limit is raised")
 
+	low.Cur = 40
+	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &low))
+	require.NoError(t, reserveFDs(7, zap.NewNop()))
+	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &now))
+	assert.Equal(t, old.Max, now.Cur, "a few are counted, too, where the limit is low")
+
 	err := reserveFDs(int(old.Max), zap.NewNop())
 	assert.ErrorIs(t, err, ErrConfig)
 	assert.ErrorContains(t, err, "ulimit -n")

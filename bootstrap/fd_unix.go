@@ -28,7 +28,7 @@ func reserveFDs(n int, log *zap.Logger) error {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return nil // not known: opening will tell
 	}
-	if n <= int(min(limit.Cur, 1<<20))/4 {
+	if n+spareFDs <= int(min(limit.Cur, 1<<20))/4 {
 		return nil // not worth counting what is open
 	}
 	entries, err := os.ReadDir("/dev/fd")
