@@ -34,7 +34,11 @@ func (c *Comm) fail(call *Call, err error) error {
 		}
 	case errors.As(err, &mismatch):
 		n.Cause, n.Culprit = link.CauseMismatch, mismatch.Peer
-		n.Text = fmt.Sprintf("%s calls %s, %s calls %s", c.describe(c.rank), explain(c.counterpart(mismatch), c.algorithmName),
+		mine := explain(c.counterpart(mismatch), c.algorithmName)
+		if Kind(mismatch.Mine.A>>56) == Send { // which came, or did not, for a Recv of this rank
+			mine = received(mine)
+		}
+		n.Text = fmt.Sprintf("%s calls %s, %s calls %s", c.describe(c.rank), mine,
 			c.describe(mismatch.Peer), explain(mismatch.Theirs, c.algorithmName))
 		e.Kind, e.Peer, e.Err = ErrMismatch, mismatch.Peer, errors.New(n.Text)
 	case errors.As(err, &length):

@@ -3,6 +3,7 @@ package collective
 import (
 	"fmt"
 	"math/bits"
+	"strings"
 
 	"github.com/gccl/gccl/internal/link"
 	"github.com/gccl/gccl/tensor"
@@ -47,6 +48,9 @@ func explain(c link.Call, name func(uint8) string) string {
 	}
 	return s
 }
+
+// received is the description of a Recv, from the one of the Send that it expects.
+func received(send string) string { return Recv.String() + strings.TrimPrefix(send, Send.String()) }
 
 // mix is one round of a 64-bit mixing function (a multiply folded onto itself, as in wyhash).
 func mix(a, b uint64) uint64 {

@@ -118,6 +118,22 @@ func disagreements(a *arena, n, ranks int) []disagreement {
 	return ds
 }
 
+// Whoever waits in Recv is said to call recv, although the description is that of the send it expects.
+func TestMismatchNamesTheReceiver(t *testing.T) {
+	comms, err := collective.NewLocal(t.Context(), 2, collective.Config{})
+	require.NoError(t, err)
+	done := make(chan error, 1)
+	go func() { done <- comms[0].Send(t.Context(), tensor.Of(make([]float32, 3)), 1) }()
+	err = comms[1].Recv(t.Context(), tensor.Of(make([]float32, 2)), 0)
+	require.ErrorIs(t, err, collective.ErrMismatch)
+	require.ErrorContains(t, err, "calls recv #1 of 2 elements of float32, rank 0")
+	require.ErrorContains(t, err, "calls send #1 of 3 elements of float32")
+	<-done
+	for _, c := range comms {
+		_ = c.Close()
+	}
+}
+
 // thoroughEnv tells the ranks of a job that -thorough is set.
 const thoroughEnv = "GCCL_TEST_THOROUGH"
 

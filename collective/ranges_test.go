@@ -37,6 +37,8 @@ func TestNumbersOutOfRange(t *testing.T) {
 		{"GCCL_IB_TIMEOUT", "32", "from 1 to 31"},
 		{"GCCL_SPIN", "-2", "0 or more"},
 		{"GCCL_TIMEOUT", "-1s", "not positive"},
+		{"GCCL_CHECKSUM", "maybe", "want 0 or 1"},
+		{"GCCL_LAZY", "2", "want 0, 1 or auto"},
 	} {
 		_, err := ConfigFromEnv(env(map[string]string{tc.name: tc.value}))
 		require.ErrorIs(t, err, ErrInvalid)

@@ -152,7 +152,7 @@ func (c *Comm) snapshot(why string) *recorder.Dump {
 			peer := int(e.Peer)
 			call.Peer = &peer
 			if call.Text += fmt.Sprintf(" to %d", peer); k == Recv {
-				call.Text = fmt.Sprintf("recv%s from %d", explain(link.Call{A: e.A, B: e.B}, c.algorithmName)[len("send"):], peer)
+				call.Text = fmt.Sprintf("%s from %d", received(explain(link.Call{A: e.A, B: e.B}, c.algorithmName)), peer)
 			}
 		}
 		if !e.Waited.IsZero() {

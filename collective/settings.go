@@ -70,7 +70,15 @@ func text(at func(*Config) *string) func(*Config, string) error {
 }
 
 func boolean(at func(*Config) *bool) func(*Config, string) error {
-	return func(c *Config, v string) (err error) { *at(c), err = strconv.ParseBool(v); return err }
+	return func(c *Config, v string) (err error) { *at(c), err = parseBool(v); return err }
+}
+
+func parseBool(v string) (bool, error) {
+	b, err := strconv.ParseBool(v)
+	if err != nil {
+		return false, errors.New("want 0 or 1")
+	}
+	return b, nil
 }
 
 func duration(at func(*Config) *time.Duration) func(*Config, string) error {
@@ -97,10 +105,13 @@ func lazySetting(c *Config, v string) error {
 		return nil
 	}
 	always, err := strconv.ParseBool(v)
+	if err != nil {
+		return errors.New("want 0, 1 or auto")
+	}
 	if c.Lazy = -1; always {
 		c.Lazy = 1
 	}
-	return err
+	return nil
 }
 
 // ParseBytes reads a count with an optional suffix K, M or G of 1024.
