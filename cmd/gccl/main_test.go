@@ -229,6 +229,9 @@ func TestRun(t *testing.T) {
 	require.Equal(t, "gccl: rank 1: exit status 7\n", errs)
 	_, errs, code = program(t, "run", "-n", "2", "sh", "-c", `[ $RANK = 0 ] && kill -KILL $$; sleep 60`)
 	require.Equal(t, 128+9, code, errs)
+	out, _, code = program(t, "run", "-n", "2", "--survive", "sh", "-c", `[ $RANK = 0 ] && exit 6; sleep 0.5; echo alive`)
+	require.Equal(t, 6, code)
+	require.Equal(t, "alive\n", out)
 	_, errs, code = program(t, "run", "--timeout", "300ms", "sleep", "60")
 	require.Equal(t, 124, code)
 	require.Equal(t, "gccl: timed out after 300ms\n", errs)
@@ -351,6 +354,17 @@ func TestTuneWritesWhatPlanReads(t *testing.T) {
 	after, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.Equal(t, before, after)
+	entries, err := os.ReadDir(filepath.Dir(file))
+	require.NoError(t, err)
+	require.Len(t, entries, 1)
+
+	// A file that cannot be written is found before anything is measured.
+	for _, nowhere := range []string{"/no/such/directory/tuning.json", "/dev/null"} {
+		out, errs, code = program(t, "tune", "--ranks", "2", "-o", nowhere)
+		require.Equal(t, 1, code)
+		require.Contains(t, errs, nowhere)
+		require.Empty(t, out)
+	}
 }
 
 func TestSpread(t *testing.T) {

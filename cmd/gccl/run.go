@@ -19,6 +19,7 @@ type runOptions struct {
 	timeout time.Duration
 	tag     bool
 	bind    string
+	survive bool
 
 	hosts, hostFile string
 	shell, root     string
@@ -36,8 +37,8 @@ func runCommand() *cobra.Command {
 			"by ssh, or what --rsh or GCCL_RSH names, in the same directory, with the variables GCCL_*, NCCL_*, GLOO_*\n" +
 			"and those of -x. They are given a secret and find rank 0 at the first host, as it is named in the list,\n" +
 			"or at --root. A rank ends with its remote shell.\n\n" +
-			"When a rank fails, the others get SIGTERM, and SIGKILL two seconds later; so they do when this process\n" +
-			"gets SIGINT or SIGTERM. They do not outlive it, whatever ends it. The exit code is that of the first\n" +
+			"When a rank fails, the others get SIGTERM, and SIGKILL two seconds later, unless --survive leaves them to\n" +
+			"themselves (Comm.Shrink); so they do when this process gets SIGINT or SIGTERM. They do not outlive it, whatever ends it. The exit code is that of the first\n" +
 			"rank that failed, or 128 + the signal that ended it; 255 if its remote shell failed; 128 + the signal\n" +
 			"that ended this process; 124 after --timeout; 127 if the program cannot be started; else 0.",
 		Example: "  gccl run -n 4 -l ./train -epochs 3\n  gccl run -n 2 -x GCCL_DEBUG=info --timeout 10m -- ./train\n" +
@@ -52,6 +53,7 @@ func runCommand() *cobra.Command {
 	f.DurationVar(&o.timeout, "timeout", 0, "longest run; 0: no limit")
 	f.BoolVarP(&o.tag, "tag-output", "l", false, `begin every line of output with "[rank] "`)
 	f.StringVar(&o.bind, "bind-to", "none", "none, or core: the r-th rank of this host stays on the r-th core of this process's, counted round")
+	f.BoolVar(&o.survive, "survive", false, "when a rank fails, leave the others alone, which may shrink and go on")
 	f.StringVar(&o.hosts, "hosts", "", "hosts and how many ranks each takes: a:2,b:2; localhost and this host's own name are here")
 	f.StringVar(&o.hostFile, "hostfile", "", "file with a host a line: a slots=2, or a:2")
 	f.StringVar(&o.shell, "rsh", "", "remote shell with its options (default GCCL_RSH, then ssh)")
@@ -61,7 +63,7 @@ func runCommand() *cobra.Command {
 }
 
 func (o *runOptions) run(ctx context.Context, args []string) error {
-	j := launch.Job{Args: args, Prefix: o.tag, Torch: true, Root: o.root}
+	j := launch.Job{Args: args, Prefix: o.tag, Torch: true, Root: o.root, Survive: o.survive}
 	if err := o.place(&j); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -95,6 +96,11 @@ func tuneRank(ctx context.Context, o *tuneOptions) error {
 	if err != nil {
 		return err
 	}
+	if comm.Rank() == 0 {
+		if err := o.writable(); err != nil {
+			return err
+		}
+	}
 	entries, err := o.measure(ctx, comm)
 	if err != nil {
 		return err
@@ -108,18 +114,39 @@ func tuneRank(ctx context.Context, o *tuneOptions) error {
 	return comm.Close()
 }
 
+// writable finds before the measurements, which take long, what would keep write from succeeding.
+func (o *tuneOptions) writable() error {
+	if _, err := o.former(); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(o.File), filepath.Base(o.File)+".*")
+	if err != nil {
+		return fmt.Errorf("--output %s: %w", o.File, err)
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// former is what the file holds, if that is to be kept.
+func (o *tuneOptions) former() (*tuner.File, error) {
+	if !o.Merge {
+		return &tuner.File{}, nil
+	}
+	old, err := tuner.Load(o.File, collective.ThisMachine())
+	switch {
+	case err == nil:
+		return old, nil
+	case errors.Is(err, fs.ErrNotExist):
+		return &tuner.File{}, nil
+	}
+	return nil, fmt.Errorf("%w (--merge=false replaces the file)", err)
+}
+
 // write merges the measurements into the file.
 func (o *tuneOptions) write(entries []tuner.Entry) error {
 	here := collective.ThisMachine()
-	file := &tuner.File{}
-	if o.Merge {
-		old, err := tuner.Load(o.File, here)
-		switch {
-		case err == nil:
-			file = old
-		case !errors.Is(err, fs.ErrNotExist):
-			return fmt.Errorf("%w (--merge=false replaces the file)", err)
-		}
+	file, err := o.former()
+	if err != nil {
+		return err
 	}
 	file.Machine, file.Created = here, time.Now().UTC().Format(time.RFC3339)
 	file.Merge(entries)
