@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sync"
 	"testing"
 
@@ -46,24 +47,22 @@ func (p *prover) prove(shapes func(size int) []schedule.Shape) error {
 	}
 	var g errgroup.Group
 	g.SetLimit(runtime.GOMAXPROCS(0))
-	for _, size := range small() {
+	if Proving() { // the longest first, so that no core waits for another at the end
+		for _, size := range slices.Backward(large) {
+			shape := shapes(size)[0]
+			if p.info.Collective.Rooted() {
+				shape.Root = size / 3
+			}
+			g.Go(func() error { return p.large(size, shape) })
+		}
+	}
+	for _, size := range slices.Backward(small()) {
 		for _, shape := range shapes(size) {
 			g.Go(func() error { return p.size(size, shape) })
 		}
 	}
 	if err := g.Wait(); err != nil {
 		return err
-	}
-	if Proving() {
-		for _, size := range large {
-			shape := shapes(size)[0]
-			if p.info.Collective.Rooted() {
-				shape.Root = size / 3
-			}
-			if err := p.large(size, shape); err != nil {
-				return err
-			}
-		}
 	}
 	if p.served == 0 {
 		return errors.New("no size was served")
