@@ -38,7 +38,7 @@ type Attr struct {
 	MaxPosted  int           // writes an endpoint holds before Post takes no more
 	MaxInline  int           // longest inline write, bytes; 0: no inline
 	// AnyLocal says that a write's Local may be any memory, with a nil Region. It must not change or
-	// be unmapped before the write completes.
+	// be unmapped before the write completes, or the endpoint, which is a Keeper, has been told to keep it.
 	AnyLocal bool
 	// Autonomous says that posted writes go on by themselves. Otherwise (a software provider that
 	// works in its user's time) they need Poll, here and at the peer, to make progress.
@@ -182,6 +182,14 @@ type Endpoint interface {
 	Post(ws []Write) (int, error)
 	// Close breaks the connection; it is local and never waits for the peer.
 	Close() error
+}
+
+// Keeper is an endpoint that can give the memory of writes back before they complete.
+type Keeper interface {
+	Endpoint
+	// Keep has the endpoint copy what it still has to send: the Locals of all writes posted so far may
+	// change from then on. It is dear, for after a failure. The goroutine that posts calls it.
+	Keep()
 }
 
 // DeviceMemory is a device that can make an accelerator's memory a target of peers' writes, without

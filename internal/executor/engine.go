@@ -161,7 +161,7 @@ func (g *Gone) Error() string { return g.Notice.Text }
 func (e *Engine) Run(ctx context.Context, timeout time.Duration, jobs []*Job) error {
 	err := e.run(ctx, timeout, jobs)
 	if err != nil {
-		e.mesh.Unexpect()
+		e.mesh.Release()
 	}
 	return err
 }

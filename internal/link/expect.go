@@ -81,9 +81,21 @@ func (x *expected) end(seq uint32) {
 	s.dst, s.got = nil, -1
 }
 
-// Unexpect ends what receivers were told to expect, after a run that failed: nothing is stored in its
-// caller's memory any more.
-func (m *Mesh) Unexpect() {
+// Release gives the memory of a run that failed back to its caller: nothing is stored in it, or sent from
+// it, any more.
+func (m *Mesh) Release() {
+	m.unexpect()
+	for _, pt := range *m.ports.Load() {
+		for _, p := range pt.endpoints {
+			p.wire.mu.Lock()
+			p.wire.keepLocked()
+			p.wire.mu.Unlock()
+		}
+	}
+}
+
+// unexpect ends what receivers were told to expect.
+func (m *Mesh) unexpect() {
 	for _, pt := range *m.ports.Load() {
 		if arena, ok := pt.arena.(rdma.Redirector); ok {
 			arena.Restore()

@@ -9,7 +9,7 @@ type Sender interface {
 	// Commit sends the first n reserved bytes.
 	Commit(n int, c *Call)
 	// CommitFrom is Commit of bytes that lie in src, as many as are reserved at most, and that must not
-	// change until the mesh is drained (Mesh.Drained). Only for peers that are Direct.
+	// change until the mesh is drained (Mesh.Drained, Mesh.Release). Only for peers that are Direct.
 	CommitFrom(src []byte, c *Call)
 	// Lend sends the name of a span of n bytes of this rank's memory, and of the place where
 	// the peer may put its answer (zero: nowhere); false if every slot is in use or the peer cannot
@@ -31,7 +31,7 @@ type Receiver interface {
 	Look() (c Call, ok bool)
 	// Expect tells where the bytes of the next messages will be copied to: dst, one after the other. Links
 	// that can, land them there, and Peek shows them there; it promises nothing. It is for when no message
-	// is open, and lasts until dst is full or Mesh.Unexpect.
+	// is open, and lasts until dst is full or Mesh.Release.
 	Expect(dst []byte)
 	// Advance consumes n bytes; the message ends when none is left, and its slot returns to the sender.
 	Advance(n int)

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"sync"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/gccl/gccl/rdma"
 	"github.com/gccl/gccl/rdma/shm"
+	"github.com/gccl/gccl/rdma/tcp"
 	"github.com/stretchr/testify/require"
 )
 
@@ -35,11 +37,56 @@ func TestLostWhileClosing(t *testing.T) {
 	}
 }
 
+// A run that failed has given its caller's memory back: what its peer receives later is what was sent.
+func TestReleaseOfWhatIsSent(t *testing.T) {
+	const size = 1 << 20
+	for _, gone := range []bool{false, true} {
+		a, b := pairOver(t, Geometry{Lanes: 1, Slots: 16, SlotBytes: size}, func() (rdma.Device, error) { return tcp.Open(tcp.Options{}) })
+		require.True(t, a.Peer(1).Direct())
+		src, call := bytes.Repeat([]byte{1}, size), Call{FP: 7}
+		s, r := a.Peer(1).Sender(0), b.Peer(0).Receiver(0)
+		for range 16 { // more than sockets hold
+			_, ok := s.Reserve(size)
+			require.True(t, ok)
+			s.CommitFrom(src, &call)
+		}
+		require.False(t, a.Drained())
+		if gone { // silent, that is: it may go on
+			a.Peer(1).gone.Store(&Notice{Cause: CauseLost})
+			require.True(t, a.Drained())
+		} else {
+			a.Release()
+		}
+		clear(src)
+		for n := 0; n < 16; {
+			_, err := a.Progress()
+			require.NoError(t, err)
+			_, err = b.Progress()
+			require.NoError(t, err)
+			m, err := r.Peek(&call)
+			require.NoError(t, err)
+			if m != nil {
+				require.Equal(t, size, m.Len)
+				require.Equal(t, -1, bytes.IndexByte(m.Data, 0), "message %d", n)
+				r.Advance(m.Len)
+				n++
+			}
+		}
+		require.NoError(t, a.Close())
+		require.NoError(t, b.Close())
+	}
+}
+
 // sharedPair connects two ranks over memory that is unmapped at the end.
 func sharedPair(t *testing.T, g Geometry) (a, b *Mesh) {
+	return pairOver(t, g, func() (rdma.Device, error) { return shm.New(shm.Options{}) })
+}
+
+// pairOver connects two ranks, each over a device of its own.
+func pairOver(t *testing.T, g Geometry, open func() (rdma.Device, error)) (a, b *Mesh) {
 	meshes := make([]*Mesh, 2)
 	for r := range meshes {
-		dev, err := shm.New(shm.Options{})
+		dev, err := open()
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = dev.Close() })
 		meshes[r], err = New(Config{Rank: r, Size: 2, Geometry: g, Bell: NewBell(),

@@ -68,7 +68,10 @@ func (p *Peer) connectWire() error {
 	}
 	attr := p.port.dev.Attr()
 	w := &wire{peer: p, staging: st, auto: attr.Autonomous, inline: attr.MaxInline}
-	p.wire, p.direct = w, attr.AnyLocal
+	p.wire = w
+	if _, keeps := p.endpoint.(rdma.Keeper); keeps {
+		p.direct = attr.AnyLocal
+	}
 	p.watch.word = wordAt(p.section)
 	base := 4096 + slices.Index(p.port.peers, p)*g.sectionBytes() // in the arena
 	for lane := range g.Lanes {
@@ -140,10 +143,27 @@ func (w *wire) retry() {
 func (w *wire) drained() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.peer.gone.Load() != nil || w.done >= w.needed {
+	if w.done >= w.needed {
+		return true
+	}
+	if w.peer.gone.Load() != nil { // or silent, and may yet read what was posted
+		w.keepLocked()
+		w.needed = w.done
 		return true
 	}
 	return w.auto && (len(w.backlog) == 0 || w.backlog[0].ID > w.needed)
+}
+
+// keepLocked makes what has been posted independent of callers' memory (Sender.CommitFrom).
+func (w *wire) keepLocked() {
+	if w.peer.direct {
+		for i := range w.backlog {
+			if wr := &w.backlog[i]; wr.Region == nil {
+				wr.Local = slices.Clone(wr.Local)
+			}
+		}
+		w.peer.endpoint.(rdma.Keeper).Keep()
+	}
 }
 
 // acknowledged reports whether the last write that asked for a completion is complete.

@@ -110,6 +110,20 @@ func (e *endpoint) Post(ws []rdma.Write) (int, error) {
 	return len(ws), nil
 }
 
+// Keep implements rdma.Keeper where the inner endpoint does; else it does nothing.
+func (e *endpoint) Keep() {
+	inner, ok := e.inner.(rdma.Keeper)
+	if !ok {
+		return
+	}
+	e.cq.lock()
+	defer e.cq.unlock()
+	for i := range e.held {
+		e.held[i].Local, e.held[i].Region = slices.Clone(e.held[i].Local), nil
+	}
+	inner.Keep()
+}
+
 // postLocked takes one write. A Break or Die is for the caller to carry out, without the lock.
 func (e *endpoint) postLocked(w rdma.Write) (taken bool, act Fault, err error) {
 	if err := e.failure(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -106,6 +107,8 @@ func (t *transmitter) init(e *endpoint) {
 
 func (t *transmitter) at(n uint64) *posted { return &t.ring[n&uint64(len(t.ring)-1)] }
 
+var _ rdma.Keeper = (*endpoint)(nil)
+
 // Post takes writes and sends as much as the socket takes now.
 func (e *endpoint) Post(ws []rdma.Write) (int, error) {
 	t := &e.tx
@@ -193,6 +196,20 @@ func (t *transmitter) takeLocked(w *rdma.Write) {
 		p.refused = fmt.Errorf("%w: bytes [%d, +%d) of a region described as %d long", rdma.ErrAccess, w.Offset, n, w.Remote.Len)
 	}
 	t.tail++
+}
+
+// Keep implements rdma.Keeper.
+func (e *endpoint) Keep() {
+	t := &e.tx
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for n := t.next; n < t.tail; n++ {
+		p := t.at(n)
+		p.local = slices.Clone(p.local)
+	}
+	for _, l := range e.lanes {
+		l.out.big = slices.Clone(l.out.big)
+	}
 }
 
 // keepInlineLocked copies the inline writes since first that no lane has taken yet.
