@@ -38,8 +38,8 @@ func (e *Engine) combineBy(l *lane, a *action, dsts, srcs [][]byte, n int, past 
 	}
 	if red == nil || len(srcs) == 1 && !red.HasPre() && !(a.final && red.HasPost()) {
 		src := srcs[0]
-		for _, d := range dsts {
-			if &d[0] != &src[0] {
+		for i := len(dsts) - 1; i >= 0; i-- { // the local one last, which src may overlap (link.Receiver.Expect)
+			if d := dsts[i]; &d[0] != &src[0] {
 				copy(d, src)
 			}
 		}
@@ -113,10 +113,10 @@ func (e *Engine) combinePast(l *lane, a *action, dsts, srcs [][]byte, n int) boo
 	}
 	local := len(dsts) - len(a.sends) // 1 if the value is kept here, too
 	if len(srcs) == 1 {
+		e.copier.ReduceNT(dsts[local:], srcs)
 		if local == 1 && &dsts[0][0] != &srcs[0][0] {
 			copy(dsts[0], srcs[0])
 		}
-		e.copier.ReduceNT(dsts[local:], srcs)
 		return true
 	}
 	if local == 0 {
