@@ -99,11 +99,11 @@ func (h *hall) accept() {
 		}
 		g := &guest{hall: h, contact: contact, coming: make(chan struct{}, 1)}
 		g.life, g.end = context.WithCancel(h.life)
-		h.workers.Go(g.listen)
 		h.mu.Lock()
 		h.guests = append(h.guests, g)
 		h.notify()
 		h.mu.Unlock()
+		h.workers.Go(g.listen) // which removes it again
 	}
 }
 
