@@ -18,7 +18,7 @@ import (
 
 // timeoutVariable sets Options.Timeout in all tests and their peers: the lab's hosts may not run for
 // seconds, when their own host is busy.
-const timeoutVariable = "GCCL_VERBS_TIMEOUT"
+const timeoutVariable = "VERBS_TEST_TIMEOUT"
 
 // quick gives up on a peer that never connects sooner than by default.
 var quick = func() verbs.Options {
