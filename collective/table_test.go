@@ -265,5 +265,7 @@ func (c *Comm) retune(rules string) error {
 	}
 	clear(c.plans)
 	clear(c.recent[:])
-	return c.tune()
+	var err error
+	c.tuning.hosts, c.tuning.tuner, err = c.newTuner() // its own: others may be calls behind, with other rules
+	return err
 }

@@ -177,22 +177,33 @@ func (c *Comm) PrepareAs(call Call, cand tuner.Candidate) (*Prepared, error) {
 	if call.Kind >= Barrier {
 		return nil, invalid("%v by %v: there is nothing to choose", call, cand)
 	}
-	p := &Prepared{c: c, call: call}
-	h := c.queue.put(func() (err error) {
-		if err = c.usable(); err != nil {
-			return err
-		}
-		if err = c.check(&p.call, &c.sh); err != nil {
-			return err
-		}
-		key := c.keyFor(&p.call, &c.sh)
+	return c.prepareBy(call, func(key planKey) (choice, error) {
 		known, _ := c.tuning.tuner.Explain(c.query(key))
 		if !slices.ContainsFunc(known, func(k tuner.Candidate) bool {
 			return k.Refused == "" && k.Index == cand.Index && k.Algorithm == cand.Algorithm && k.Channels == cand.Channels && k.Chunk == cand.Chunk
 		}) {
-			return invalid("%v by %v: not one of its candidates", call, cand)
+			return choice{}, invalid("%v by %v: not one of its candidates", call, cand)
 		}
-		p.plan, err = c.compile(key, &c.sh, c.chosen(key, cand))
+		return c.chosen(key, cand), nil
+	})
+}
+
+// prepareBy is Prepare by what choose says.
+func (c *Comm) prepareBy(call Call, choose func(planKey) (choice, error)) (*Prepared, error) {
+	p := &Prepared{c: c, call: call}
+	h := c.queue.put(func() error {
+		if err := c.usable(); err != nil {
+			return err
+		}
+		if err := c.check(&p.call, &c.sh); err != nil {
+			return err
+		}
+		key := c.keyFor(&p.call, &c.sh)
+		ch, err := choose(key)
+		if err != nil {
+			return err
+		}
+		p.plan, err = c.compile(key, &c.sh, ch)
 		return err
 	})
 	<-h.done

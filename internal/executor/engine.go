@@ -403,7 +403,10 @@ func (e *Engine) fire(l *lane, a *action) (bool, error) {
 	for i := range a.receives {
 		m, err := a.receives[i].Peek(call)
 		if m == nil {
-			return false, l.locate(err)
+			if err != nil {
+				err = l.locate(err)
+			}
+			return false, err
 		}
 		if m.Len > rest || m.Len == 0 && rest > 0 {
 			return false, &Length{Peer: a.recvFrom[i].Rank, Got: l.done + m.Len, Want: l.size}
