@@ -76,7 +76,19 @@ func (q *queue) busyLocked() bool {
 		return true
 	}
 	for _, l := range q.lanes {
-		if l.index == 0 && l.e.tx.wants.Load() && q.blocked.Load() == 0 {
+		if l.index == 0 && l.e.tx.wants.Load() && (q.blocked.Load() == 0 || !l.e.full()) {
+			return true
+		}
+	}
+	return false
+}
+
+// full reports whether some socket of the endpoint is full, which the out set tells the end of.
+func (e *endpoint) full() bool {
+	e.tx.mu.Lock()
+	defer e.tx.mu.Unlock()
+	for _, l := range e.lanes {
+		if l.out.blocked {
 			return true
 		}
 	}
