@@ -107,7 +107,8 @@ func (c *Comm) Barrier(ctx context.Context) error {
 }
 
 // Send sends src to a peer, whose matching Recv must ask for the same type and count. Transfers
-// between two ranks match in order. It returns when src may be changed again.
+// between two ranks match in order. It returns when src may be changed again; where links are made when
+// they are wanted (Config.Lazy), the first waits until the peer's calls want the link, too.
 func (c *Comm) Send(ctx context.Context, src tensor.Tensor, peer int) error {
 	call := Call{Kind: Send, Src: src, Peer: peer}
 	return c.do(ctx, &call)
