@@ -170,24 +170,36 @@ func testOverrun(t *testing.T) {
 }
 
 // The peer's link flaps: one's own, administratively down, ends soft-RoCE's writes at once.
+// testFlap tries three times: on a slow machine it can take the link seconds to carry anything again.
 func testFlap(t *testing.T) {
-	e := withPeer(t, 0)
-	took := make(chan time.Duration, 1)
-	go func() {
-		time.Sleep(100 * time.Millisecond)
+	slow := false
+	var err error
+	for range 3 {
+		e := withPeer(t, 0)
+		took := make(chan time.Duration, 1)
+		go func() {
+			time.Sleep(100 * time.Millisecond)
+			start := time.Now()
+			sh(t, "ip link set v1 down; sleep 0.4; linkup")
+			took <- time.Since(start)
+		}()
+		var acked atomic.Int64
+		var gap time.Duration
 		start := time.Now()
-		sh(t, "ip link set v1 down; sleep 0.4; linkup")
-		took <- time.Since(start)
-	}()
-	var acked atomic.Int64
-	start := time.Now()
-	gap, err := e.stream(200, &acked)
-	if flap := <-took; err != nil && flap > 1500*time.Millisecond {
-		t.Skipf("the flap took %v on this slow machine, about as long as a connection lasts: %v", flap, err)
+		gap, err = e.stream(200, &acked)
+		flap := <-took
+		if err == nil {
+			row(t, time.Since(start), "200 messages acknowledged; longest pause "+gap.Round(time.Millisecond).String())
+			assert.Empty(t, e.lost)
+			return
+		}
+		t.Logf("down for %v: %v", flap, err)
+		slow = slow || flap > 1500*time.Millisecond
+	}
+	if slow {
+		t.Skipf("this machine is slow: its flaps take about as long as a connection lasts: %v", err)
 	}
 	require.NoError(t, err)
-	row(t, time.Since(start), "200 messages acknowledged; longest pause "+gap.Round(time.Millisecond).String())
-	assert.Empty(t, e.lost)
 }
 
 func testLinkDown(t *testing.T, link string) {
