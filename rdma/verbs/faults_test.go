@@ -194,7 +194,7 @@ func testFlap(t *testing.T) {
 			return
 		}
 		t.Logf("down for %v: %v", flap, err)
-		slow = slow || flap > 1500*time.Millisecond
+		slow = slow || flap > 800*time.Millisecond
 	}
 	if slow {
 		t.Skipf("this machine is slow: its flaps take about as long as a connection lasts: %v", err)
