@@ -73,9 +73,8 @@ const (
 // dash carries out a whole action, or nothing of it.
 func (e *Engine) dash(l *lane, a *action) dashed {
 	n := a.bytes
-	args := &l.job.Args
 	if l.job.Plan.Layout.Pairwise {
-		l.call = pairCall(&args.Call, n, l.job.Plan.Layout.Elem)
+		l.call = pairCall(&l.job.Args.Call, n, l.job.Plan.Layout.Elem)
 	}
 	for i := range a.receives {
 		m, err := a.receives[i].Peek(&l.call)
@@ -109,11 +108,7 @@ func (e *Engine) dash(l *lane, a *action) dashed {
 			srcs[i] = l.buffer(o.ext.buf)[o.ext.offset:][:n]
 		}
 	}
-	if red := args.Reducer; len(srcs) == 1 && (red == nil || !red.HasPre() && !(a.final && red.HasPost())) {
-		for _, d := range dsts {
-			copy(d, srcs[0])
-		}
-	} else if n > 0 {
+	if n > 0 {
 		e.combineBy(l, a, dsts, srcs, n, false)
 	}
 	for i := range a.sends {
