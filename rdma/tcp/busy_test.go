@@ -4,6 +4,7 @@ package tcp
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -34,4 +35,44 @@ func TestBusyBesideAFullSocket(t *testing.T) {
 	}
 	ep.tx.wants.Store(true) // as after pumpBudget
 	require.True(t, busy())
+}
+
+// A queue that is slept on while a socket is full has its out set in its in set. An event of that is about no
+// socket, and Poll may see it, whether or not anybody sleeps any more.
+func TestPollAfterSleepBesideAFullSocket(t *testing.T) {
+	const size = 3 << 20
+	a, b := newEnds(t, Options{}, size)
+	q := a.cq.(*queue)
+	for range directMax { // more sockets than are all read directly
+		c := newEnd(t, Options{}, 4096)
+		join(t, a.endpoint(t), c.ep)
+	}
+	src := touched(size)
+	sent := 0
+	for q.blocked.Load() == 0 {
+		n, err := a.ep.Post([]rdma.Write{{Local: src, Remote: b.mem.Remote(), HasImm: true}})
+		require.NoError(t, err)
+		sent += n
+	}
+	for busy := true; busy; { // with what has been sent
+		_, err := q.Poll(a.cs[:])
+		require.NoError(t, err)
+		q.mu.Lock()
+		busy = q.busyLocked()
+		q.mu.Unlock()
+	}
+	require.NoError(t, q.Wait(time.Millisecond))
+	for range 2 * spinAfter { // nobody sleeps any more
+		_, err := q.Poll(a.cs[:])
+		require.NoError(t, err)
+	}
+	require.False(t, q.sleep.on)
+	require.False(t, q.sleep.nested)
+	for left := sent; left > 0; { // the socket takes more
+		n, err := b.cq.Poll(b.cs[:])
+		require.NoError(t, err)
+		left -= n
+		_, err = q.Poll(a.cs[:])
+		require.NoError(t, err)
+	}
 }

@@ -140,6 +140,10 @@ func (q *queue) spinLocked() {
 		q.watch.disarm()
 	}
 	q.listening, q.sleep.on = false, false
+	if q.sleep.nested {
+		_ = unix.EpollCtl(q.in, unix.EPOLL_CTL_DEL, q.out, nil)
+		q.sleep.nested = false
+	}
 	if len(q.lanes) <= directMax {
 		for _, l := range q.lanes {
 			if l.in.listed {
@@ -148,6 +152,14 @@ func (q *queue) spinLocked() {
 			}
 		}
 	}
+}
+
+// laneOf returns the lane that an event is about; nil if it is about another set, or its lane is gone.
+func (q *queue) laneOf(ev *unix.EpollEvent) *lane {
+	if ev.Fd < 0 {
+		return nil
+	}
+	return q.slots[ev.Fd]
 }
 
 // control is epoll_ctl with a number to be returned in events.
@@ -274,8 +286,8 @@ func (q *queue) sendLocked() {
 // unblockLocked asks which full sockets take more.
 func (q *queue) unblockLocked() {
 	n, _ := epollReady(q.out, q.events[:])
-	for _, ev := range q.events[:n] {
-		l := q.slots[ev.Fd]
+	for i := range q.events[:n] {
+		l := q.laneOf(&q.events[i])
 		if l == nil {
 			continue
 		}
@@ -325,8 +337,8 @@ func (q *queue) readLocked(cs []rdma.Completion) int {
 	}
 	q.coolLocked()
 	k, _ := epollReady(q.in, q.events[:])
-	for _, ev := range q.events[:k] {
-		l := q.slots[ev.Fd]
+	for i := range q.events[:k] {
+		l := q.laneOf(&q.events[i])
 		if l == nil || l.in.hot {
 			continue
 		}

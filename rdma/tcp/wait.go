@@ -97,11 +97,8 @@ func (e *endpoint) full() bool {
 
 // visitWokenLocked receives on the lanes that woke the last Wait.
 func (q *queue) visitWokenLocked(cs []rdma.Completion) (n int) {
-	for _, ev := range q.sleep.events[:q.sleep.woken] {
-		if ev.Fd < 0 {
-			continue
-		}
-		if l := q.slots[ev.Fd]; l != nil {
+	for i := range q.sleep.events[:q.sleep.woken] {
+		if l := q.laneOf(&q.sleep.events[i]); l != nil {
 			n += q.visitLocked(l, cs[n:])
 		}
 	}

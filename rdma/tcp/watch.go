@@ -109,23 +109,23 @@ func (w *watcher) run() {
 		if err != nil {
 			return // closed
 		}
-		for _, ev := range events[:n] {
-			if ev.Fd < 0 {
+		for i := range events[:n] {
+			if events[i].Fd < 0 {
 				w.q.notify()
 			} else {
-				w.q.ending(ev.Fd, ev.Events&unix.EPOLLERR != 0)
+				w.q.ending(&events[i])
 			}
 		}
 	}
 }
 
 // ending begins to look after a lane whose connection has ended.
-func (q *queue) ending(slot int32, reset bool) {
+func (q *queue) ending(ev *unix.EpollEvent) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if l := q.slots[slot]; l != nil {
+	if l := q.laneOf(ev); l != nil {
 		polls, deadline := q.polls, time.Now()
-		if !reset {
+		if ev.Events&unix.EPOLLERR == 0 {
 			deadline = deadline.Add(patience)
 		}
 		time.AfterFunc(grace, func() { q.checkEnd(l, polls, deadline) })
