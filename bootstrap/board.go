@@ -155,7 +155,11 @@ const (
 func follow(ctx context.Context, b board, cfg *Config) (*wire.Conn, error) {
 	configured := cfg.Secret
 	for patience := firstPatience; ; patience = min(2*patience, lastPatience) {
+		stop := meet.Remind(firstAlarm, func() {
+			cfg.Alarm.Warn(fmt.Sprintf("rank 0 has not told its address yet to who has %s: are GCCL_RUN_ID and GCCL_EPOCH the same on all ranks?", cfg.job()))
+		})
 		text, err := b.get(ctx)
+		stop()
 		if err != nil {
 			return nil, fmt.Errorf("%w: rank 0 has not told its address: %w", ErrTimeout, err)
 		}
@@ -174,7 +178,7 @@ func follow(ctx context.Context, b board, cfg *Config) (*wire.Conn, error) {
 		once, cancel := context.WithTimeout(ctx, patience)
 		conn, err := reach(once, cfg, targets)
 		cancel()
-		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrTimeout) && configured != "" {
+		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrTimeout) && !errors.Is(err, meet.ErrOther) && configured != "" {
 			return conn, err
 		}
 	}

@@ -111,7 +111,8 @@ type Config struct {
 	Listener net.Listener
 
 	// Port, if not nil, is where rank 0 accepts beside what else happens there; Root then is for the
-	// others, its Addrs. It stays open. Other ranks ignore it.
+	// others, its Addrs. It stays open. Other ranks do not use it: to them any port says that rank 0's
+	// refuses them until this group is formed there.
 	Port *Port
 
 	// Secret authenticates the ranks to each other. Empty: derived from RunID, which keeps out
@@ -141,4 +142,8 @@ type Config struct {
 
 	// Logger receives what a user may need to know; nil means none.
 	Logger *zap.Logger
+
+	// Alarm receives, while Connect waits for long, whom it waits for and who was refused meanwhile; nil
+	// means Logger.
+	Alarm *zap.Logger
 }

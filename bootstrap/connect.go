@@ -67,7 +67,7 @@ func form(ctx context.Context, g *group, cfg *Config, targets []meet.Target) err
 	}
 	var b board
 	if cfg.Rank == 0 && cfg.Port != nil {
-		return host(ctx, g, cfg.Port.gate.Open(meet.NewBadge(cfg.Secret, cfg.RunID, cfg.Epoch), wire.Register, 0), self)
+		return host(ctx, g, cfg.Port.gate.Open(meet.NewBadge(cfg.Secret, cfg.RunID, cfg.Epoch), wire.Register, 0), self, cfg)
 	}
 	if cfg.Root == "" && !(cfg.Rank == 0 && cfg.Listener != nil && !cfg.hasBoard()) {
 		if b, err = openBoard(ctx, cfg); err != nil {
@@ -82,7 +82,7 @@ func form(ctx context.Context, g *group, cfg *Config, targets []meet.Target) err
 		}
 		cfg.warnOpen()
 		d := meet.Open(meet.NewBadge(cfg.Secret, cfg.RunID, cfg.Epoch), wire.Register, 0, g.log, listeners)
-		return cfg.hintLoopback(targets, host(ctx, g, d, self))
+		return cfg.hintLoopback(targets, host(ctx, g, d, self, cfg))
 	}
 	var conn *wire.Conn
 	if b != nil {
@@ -136,9 +136,9 @@ func listenersOf(ctx context.Context, b board, cfg *Config, targets []meet.Targe
 }
 
 // host takes g from a door, which it closes, to a root with children.
-func host(ctx context.Context, g *group, d *meet.Door, self wire.Identity) error {
+func host(ctx context.Context, g *group, d *meet.Door, self wire.Identity, cfg *Config) error {
 	defer d.Close()
-	r, err := register(ctx, g, d, self)
+	r, err := register(ctx, g, d, self, cfg)
 	if err != nil {
 		return err
 	}
@@ -179,6 +179,9 @@ func (cfg *Config) check() ([]meet.Target, error) {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = zap.NewNop()
+	}
+	if cfg.Alarm == nil {
+		cfg.Alarm = cfg.Logger
 	}
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = DefaultTimeout

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"os"
 	"time"
 
 	"github.com/gccl/gccl/bootstrap/internal/meet"
@@ -16,13 +17,18 @@ import (
 func reach(ctx context.Context, cfg *Config, targets []meet.Target) (*wire.Conn, error) {
 	badge := meet.NewBadge(cfg.Secret, cfg.RunID, cfg.Epoch)
 	root := &meet.Caller{
-		Badge: badge, Targets: targets, What: "rank 0", Remote: cfg.scattered(),
+		Badge: badge, Targets: targets, What: "rank 0", Remote: cfg.scattered(), Decided: cfg.Port == nil, Log: cfg.Alarm,
 		Hello: wire.Hello{
 			Purpose: wire.Register, Run: badge.Run, Epoch: badge.Epoch,
 			Rank: uint32(cfg.Rank), Size: uint32(cfg.Size),
 		},
 	}
-	return root.Call(ctx)
+	conn, err := root.Call(ctx)
+	if errors.Is(err, meet.ErrOther) {
+		return nil, fmt.Errorf("%w: %w; this rank (pid %d) has %s and looks for rank 0 at %s: are GCCL_RUN_ID, GCCL_EPOCH and GCCL_ROOT the same on all ranks?",
+			ErrMismatch, err, os.Getpid(), cfg.job(), cfg.Root)
+	}
+	return conn, err
 }
 
 // join takes g from a connection to the root to a rank with a parent and children.
@@ -136,7 +142,7 @@ func (g *group) attach(ctx context.Context, cfg *Config, registration *link, a w
 	}
 	badge := meet.NewBadge(cfg.Secret, cfg.RunID, cfg.Epoch)
 	c := &meet.Caller{
-		Badge: badge, What: fmt.Sprintf("rank %d", a.Parent),
+		Badge: badge, What: fmt.Sprintf("rank %d", a.Parent), Log: cfg.Alarm,
 		Hello: wire.Hello{
 			Purpose: wire.Link, Run: badge.Run, Epoch: badge.Epoch,
 			Rank: uint32(g.rank), Size: uint32(g.size), Target: a.Parent,

@@ -17,6 +17,8 @@ const latecomers = 2 * time.Second
 // registry is the root's record of who has registered.
 type registry struct {
 	g    *group
+	cfg  *Config
+	door *meet.Door
 	self wire.Identity
 	ids  []wire.Identity // by rank
 	told int             // ranks that know, or will be told, how it ends
@@ -26,11 +28,12 @@ type registry struct {
 }
 
 // register accepts all other ranks of g at d. On error every rank that has registered knows why.
-func register(ctx context.Context, g *group, d *meet.Door, self wire.Identity) (*registry, error) {
-	r := &registry{g: g, self: self, members: make([]*link, g.size), ids: make([]wire.Identity, g.size)}
+func register(ctx context.Context, g *group, d *meet.Door, self wire.Identity, cfg *Config) (*registry, error) {
+	r := &registry{g: g, cfg: cfg, door: d, self: self, members: make([]*link, g.size), ids: make([]wire.Identity, g.size)}
 	r.ids[0] = self
 	g.setExplain(r.explain)
 	defer g.setExplain(nil)
+	defer meet.Remind(firstAlarm, r.alarm)()
 	for r.told < g.size-1 {
 		var err error
 		select {
@@ -106,18 +109,11 @@ func (r *registry) refuse(ctx context.Context, d *meet.Door, err error) error {
 
 // explain adds to a failure which ranks had not registered.
 func (r *registry) explain(err error) error {
-	var missing []int
-	r.mu.Lock()
-	for rank := 1; rank < r.g.size; rank++ {
-		if r.members[rank] == nil {
-			missing = append(missing, rank)
-		}
-	}
-	r.mu.Unlock()
+	missing := r.missing()
 	if len(missing) == 0 {
 		return err
 	}
-	text := fmt.Sprintf("of %d ranks, %s had not registered", r.g.size, rankList(missing))
+	text := fmt.Sprintf("of %d ranks, %s had not registered%s", r.g.size, rankList(missing), r.strangers(missing))
 	if blamed, ok := err.(*RankError); ok {
 		return &RankError{Rank: blamed.Rank, Err: fmt.Errorf("%w; %s", blamed.Err, text)}
 	}

@@ -287,7 +287,7 @@ func (c *Comm) form(ctx context.Context, name string, rank, size int, addrs []st
 	b.Root, b.RootIsGuess = strings.Join(addrs, ","), false
 	b.Store, b.Rendezvous, b.PMIFD, b.Listener = nil, "", 0, nil
 	b.RunID, b.Epoch = name, 0
-	if rank == 0 && c.standby.port != nil {
+	if c.standby.port != nil {
 		b.Port = c.standby.port.Port
 	}
 	return bootstrap.Connect(ctx, b)

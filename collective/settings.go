@@ -193,10 +193,10 @@ func ConfigFromEnv(lookup func(string) (string, bool)) (Config, error) {
 	return cfg, cfg.warn(lookup)
 }
 
-// warn says in one line, on one rank of a host, which variables nothing reads, unless GCCL_DEBUG=silent.
+// warn lets the user know even without GCCL_DEBUG, unless that is silent, for whom the start waits, and, in
+// one line, on one rank of a host, which variables nothing reads.
 func (c *Config) warn(lookup func(string) (string, bool)) error {
-	unknown := Unknown(os.Environ())
-	if level, _ := lookup("GCCL_DEBUG"); len(unknown) == 0 || strings.EqualFold(level, "silent") || c.Bootstrap.LocalRank != 0 {
+	if level, _ := lookup("GCCL_DEBUG"); strings.EqualFold(level, "silent") {
 		return nil
 	}
 	log := c.Logger
@@ -206,7 +206,10 @@ func (c *Config) warn(lookup func(string) (string, bool)) error {
 			return fmt.Errorf("%w: %w", ErrInternal, err)
 		}
 	}
-	log.Warn(strings.Join(unknown, "; "))
+	c.Bootstrap.Alarm = log
+	if unknown := Unknown(os.Environ()); len(unknown) > 0 && c.Bootstrap.LocalRank == 0 {
+		log.Warn(strings.Join(unknown, "; "))
+	}
 	return nil
 }
 

@@ -7,9 +7,12 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"syscall"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/gccl/gccl/bootstrap/internal/wire"
 )
@@ -21,6 +24,13 @@ const (
 	secretTries    = 5 // tries that must end with a wrong secret, and nothing else, to be believed
 )
 
+// otherPatience is how long every address must answer that it serves others to be believed: one of them may
+// be an earlier run of the job that is about to end.
+const otherPatience = 2 * time.Second
+
+// firstWord is after how long a call says for the first time what keeps it.
+const firstWord = 10 * time.Second
+
 // refusals is how often an address must refuse in a row to be believed, with Caller.Refusable.
 const refusals = 2
 
@@ -28,6 +38,9 @@ const refusals = 2
 var (
 	// ErrRefused: the server has left, as it says itself, or every address refused the connection.
 	ErrRefused = errors.New("nobody listens there any more")
+
+	// ErrOther: every address is that of another server.
+	ErrOther = errors.New("others listen there")
 
 	ErrTimeout = errors.New("bootstrap timed out")
 	ErrConfig  = errors.New("bad configuration")
@@ -48,6 +61,13 @@ type Caller struct {
 	// has refused the connection: the server has been there and will not come again. The targets must
 	// be addresses, no names.
 	Refusable bool
+
+	// Decided means that the server, once it listens, serves who belongs to it. The call then ends
+	// with ErrOther when all addresses have answered for otherPatience that they serve others.
+	Decided bool
+
+	// Log, if not nil, is told after firstWord, and again from time to time, why there is no answer.
+	Log *zap.Logger
 
 	// Dial and Resolve replace package net's in tests.
 	Dial    func(ctx context.Context, addr string) (net.Conn, error)
@@ -76,6 +96,11 @@ func (c *Caller) Call(ctx context.Context) (*wire.Conn, error) {
 	a := attempts{
 		Caller: c, seen: make(map[string]*verdict),
 		greeted: make(chan *wire.Pending), hopeless: make(chan struct{}, 1), refused: make(chan struct{}, 1),
+		others: make(chan struct{}, 1),
+	}
+	c.Hello.PID = uint32(os.Getpid())
+	if c.Log != nil {
+		defer Remind(firstWord, func() { c.Log.Warn(fmt.Sprintf("no answer from %s yet%s", c.What, a.describe())) })()
 	}
 	defer a.workers.Wait()
 	defer cancel()
@@ -96,6 +121,8 @@ func (c *Caller) Call(ctx context.Context) (*wire.Conn, error) {
 				ErrConfig, c.What, a.describe())
 		case <-a.refused:
 			return nil, fmt.Errorf("%w: %s%s", ErrRefused, c.What, a.describe())
+		case <-a.others:
+			return nil, fmt.Errorf("%w: no answer from %s%s", ErrOther, c.What, a.describe())
 		case <-ctx.Done():
 			return nil, fmt.Errorf("%w: no answer from %s: %w%s", ErrTimeout, c.What, context.Cause(ctx), a.describe())
 		}
@@ -109,6 +136,7 @@ type attempts struct {
 	greeted  chan *wire.Pending
 	hopeless chan struct{}
 	refused  chan struct{}
+	others   chan struct{}
 
 	mu   sync.Mutex
 	seen map[string]*verdict // by address, and by name for what does not resolve
@@ -123,6 +151,15 @@ type verdict struct {
 	tries   int
 	secrets int // how many in a row found another secret
 	refused int // how many in a row were refused
+
+	place  place
+	others time.Time // since when another server has answered; zero: none does
+}
+
+// place is a port of a target, which a name may lead to at several addresses.
+type place struct {
+	host string
+	port int
 }
 
 // follow keeps a target's addresses tried; a name is resolved again from time to time.
@@ -143,7 +180,7 @@ func (a *attempts) follow(ctx context.Context, t Target) {
 				continue
 			}
 			for port := t.First; port <= t.Last; port++ {
-				a.start(ctx, JoinHostPort(ip, port))
+				a.start(ctx, JoinHostPort(ip, port), place{t.Host, port})
 			}
 		}
 		if fixed || !Rest(ctx, &pause, 5*LongestPause) {
@@ -153,11 +190,11 @@ func (a *attempts) follow(ctx context.Context, t Target) {
 }
 
 // start begins to try an address, unless that has begun before.
-func (a *attempts) start(ctx context.Context, addr string) {
+func (a *attempts) start(ctx context.Context, addr string, at place) {
 	a.mu.Lock()
 	_, known := a.seen[addr]
 	if !known {
-		a.seen[addr] = &verdict{err: errUnanswered}
+		a.seen[addr] = &verdict{err: errUnanswered, place: at}
 	}
 	a.mu.Unlock()
 	if !known {
@@ -202,6 +239,7 @@ func (a *attempts) note(ctx context.Context, addr string, err error) {
 	v.err = err
 	v.tries++
 	a.countRefusal(v)
+	a.countOther(v)
 	if !errors.Is(err, wire.ErrSecret) {
 		v.secrets = 0
 		return

@@ -4,6 +4,7 @@ import (
 	"container/list"
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"sync"
@@ -42,6 +43,7 @@ type Gate struct {
 	strangers  list.List             // of net.Conn: those that have not said hello, oldest first
 	handshakes int
 	dropped    int
+	known      []Stranger
 }
 
 // NewGate starts to accept on listeners, which the gate closes in the end.
@@ -166,20 +168,22 @@ func (g *Gate) handshake(nc net.Conn) (Arrival, *Door, error) {
 	var other *wire.Refused
 	switch {
 	case errors.As(err, &other):
-		wire.Refuse(nc, other.Code)
+		wire.Refuse(nc, *other)
 		return Arrival{}, nil, errors.New("it speaks another protocol version")
 	case err != nil:
 		return Arrival{}, nil, err
 	}
 	nc.SetDeadline(time.Now().Add(handshakeTimeout))
-	d, code, why := g.screen(hello)
+	d, refused, why := g.screen(hello)
 	if why != nil {
-		wire.Refuse(nc, code)
+		g.remember(nc, hello, why)
+		wire.Refuse(nc, refused)
 		return Arrival{}, nil, why
 	}
 	defer g.leave()
 	conn, err := pending.Admit(d.Key)
 	if err != nil {
+		g.remember(nc, hello, suspect(err))
 		return Arrival{}, nil, err
 	}
 	f, err := conn.Receive()
@@ -211,28 +215,29 @@ func (g *Gate) acquainted(nc net.Conn) {
 
 // screen finds the door that a hello wants and decides whether a handshake is worth its cost. If so,
 // leave must follow.
-func (g *Gate) screen(h wire.Hello) (*Door, wire.Code, error) {
+func (g *Gate) screen(h wire.Hello) (*Door, wire.Refused, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	code, why := wire.OtherRun, errors.New("it belongs to another job (run id differs)")
+	refused, why := wire.Refused{Code: wire.OtherRun}, errors.New("it belongs to another job (run id differs)")
 	if slices.Contains(g.left, departure{h.Run, h.Epoch, h.Purpose, h.Target}) {
-		code, why = wire.Left, errors.New("it wants a rank that has left")
+		refused.Code, why = wire.Left, errors.New("it wants a rank that has left")
 	}
 	for _, d := range g.doors {
 		switch {
 		case h.Run != d.Run:
 		case h.Epoch != d.Epoch:
-			code, why = wire.OtherEpoch, errors.New("it belongs to another epoch of this job")
+			refused = wire.Refused{Code: wire.OtherEpoch, Epoch: d.Epoch}
+			why = fmt.Errorf("it belongs to epoch %d of this job, not %d", h.Epoch, d.Epoch)
 		case h.Purpose != d.purpose || h.Target != d.target:
-			code, why = wire.OtherTarget, errors.New("it wants another rank")
+			refused.Code, why = wire.OtherTarget, errors.New("it wants another rank")
 		case g.handshakes >= maxHandshakes:
-			return nil, wire.Busy, errors.New("too many handshakes at a time")
+			return nil, wire.Refused{Code: wire.Busy}, errors.New("too many handshakes at a time")
 		default:
 			g.handshakes++
-			return d, 0, nil
+			return d, wire.Refused{}, nil
 		}
 	}
-	return nil, code, why
+	return nil, refused, why
 }
 
 func (g *Gate) leave() {

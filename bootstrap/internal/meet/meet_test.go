@@ -63,7 +63,7 @@ var noises = map[string]func(t *testing.T, nc net.Conn){
 	"random 64 KiB": func(t *testing.T, nc net.Conn) { b := make([]byte, 64<<10); rand.Read(b); say(nc, b); hungUp(t, nc) },
 	"old job": func(t *testing.T, nc net.Conn) {
 		_, err := wire.Greet(nc, job.Key, helloOf(NewBadge("secret", "run", 0)))
-		assert.Equal(t, &wire.Refused{Code: wire.OtherEpoch}, err)
+		assert.Equal(t, &wire.Refused{Code: wire.OtherEpoch, Epoch: 1}, err)
 	},
 	"other job": func(t *testing.T, nc net.Conn) {
 		_, err := wire.Greet(nc, job.Key, helloOf(NewBadge("secret", "other", 1)))

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"crypto/hmac"
 	"crypto/rand"
+	"encoding/binary"
 	"io"
 	"net"
 )
@@ -35,7 +36,7 @@ func Greet(nc net.Conn, key Key, hello Hello) (*Pending, error) {
 	}
 	switch {
 	case kind == msgRefuse:
-		return nil, &Refused{Code(arg)}
+		return nil, readRefusal(p.br, Code(arg))
 	case kind != msgChallenge || arg != 0:
 		return nil, malformed("message type %d instead of challenge", kind)
 	}
@@ -84,8 +85,25 @@ func ReadHello(nc net.Conn) (*Pending, Hello, error) {
 }
 
 // Refuse tells a client why it is not served. Best effort; the caller closes nc.
-func Refuse(nc net.Conn, code Code) {
-	nc.Write(appendHead(make([]byte, 0, headSize), msgRefuse, uint16(code)))
+func Refuse(nc net.Conn, why Refused) {
+	b := appendHead(make([]byte, 0, headSize+epochSize), msgRefuse, uint16(why.Code))
+	if why.Code == OtherEpoch {
+		b = binary.BigEndian.AppendUint64(b, why.Epoch)
+	}
+	nc.Write(b)
+}
+
+// readRefusal reads what follows the head of a refusal.
+func readRefusal(r io.Reader, code Code) error {
+	why := &Refused{Code: code}
+	if code == OtherEpoch {
+		var b [epochSize]byte
+		if _, err := io.ReadFull(r, b[:]); err != nil {
+			return err
+		}
+		why.Epoch = binary.BigEndian.Uint64(b[:])
+	}
+	return why
 }
 
 // Admit ends the handshake as the server: it proves the server's knowledge of the key and verifies the

@@ -12,6 +12,7 @@ const (
 	challengeSize = headSize + 64
 	proofSize     = headSize + 32
 	nonceSize     = 32
+	epochSize     = 8
 )
 
 // RunDigest stands for a run id on the wire.
@@ -31,6 +32,7 @@ type Hello struct {
 	Rank    uint32 // the caller
 	Size    uint32 // of the communicator, as the caller believes
 	Target  uint32 // the rank that the caller wants to reach
+	PID     uint32 // of the caller, for messages
 	Nonce   [nonceSize]byte
 }
 
@@ -48,7 +50,7 @@ func (h *Hello) Append(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, h.Rank)
 	b = binary.BigEndian.AppendUint32(b, h.Size)
 	b = binary.BigEndian.AppendUint32(b, h.Target)
-	b = append(b, 0, 0, 0, 0)
+	b = binary.BigEndian.AppendUint32(b, h.PID)
 	return append(b, h.Nonce[:]...)
 }
 
@@ -73,9 +75,7 @@ func ParseHello(b []byte) (Hello, error) {
 	h.Rank = binary.BigEndian.Uint32(b[24:])
 	h.Size = binary.BigEndian.Uint32(b[28:])
 	h.Target = binary.BigEndian.Uint32(b[32:])
-	if binary.BigEndian.Uint32(b[36:]) != 0 {
-		return h, malformed("reserved bytes of hello are not zero")
-	}
+	h.PID = binary.BigEndian.Uint32(b[36:])
 	copy(h.Nonce[:], b[40:])
 	return h, nil
 }
@@ -86,7 +86,7 @@ func parseHead(b []byte) (kind byte, arg uint16, err error) {
 		return 0, 0, malformed("not this protocol (starts with %q)", b[:4])
 	}
 	if b[4] != Version {
-		return 0, 0, &Refused{OtherVersion}
+		return 0, 0, &Refused{Code: OtherVersion}
 	}
 	return b[5], binary.BigEndian.Uint16(b[6:]), nil
 }

@@ -78,10 +78,18 @@ func (c Code) String() string {
 
 // Refused is the error of a client that was refused before authentication. It proves nothing about
 // the job: anybody can send it.
-type Refused struct{ Code Code }
+type Refused struct {
+	Code  Code
+	Epoch uint64 // the server's, with OtherEpoch
+}
 
 // Error says why.
-func (r *Refused) Error() string { return "the server there " + r.Code.String() }
+func (r *Refused) Error() string {
+	if r.Code == OtherEpoch {
+		return fmt.Sprintf("the server there serves epoch %d of this job", r.Epoch)
+	}
+	return "the server there " + r.Code.String()
+}
 
 // ErrSecret is the error of the side that finds the other's proof wrong.
 var ErrSecret = errors.New("the other side has another secret")
