@@ -13,13 +13,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// meshes connects two ranks over memory.
-func meshes(t *testing.T, g link.Geometry) [2]*link.Mesh {
+// meshes connects two ranks over memory, the first with the bell given, if any.
+func meshes(t *testing.T, g link.Geometry, bell ...rdma.Bell) [2]*link.Mesh {
 	net := loopback.NewNetwork()
 	var ms [2]*link.Mesh
 	for r := range ms {
 		dev := net.Device()
-		m, err := link.New(link.Config{Rank: r, Size: 2, Geometry: g, Bell: link.NewBell(),
+		var b rdma.Bell = link.NewBell()
+		if r < len(bell) {
+			b = bell[r]
+		}
+		m, err := link.New(link.Config{Rank: r, Size: 2, Geometry: g, Bell: b,
 			Device: func(int) rdma.Device { return dev }, Describe: func(r int) string { return fmt.Sprintf("rank %d", r) }})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, m.Close()) })

@@ -53,7 +53,7 @@ func (e *Engine) idle(ctx context.Context, timeout time.Duration, idle int) erro
 	if idle -= e.wait.Spins; idle <= 1 {
 		e.drowsy = false
 	}
-	if !e.drowsy && idle%checkEvery != checkEvery-1 {
+	if !e.drowsy && e.suspect == nil && idle%checkEvery != checkEvery-1 {
 		e.wait.Yield()
 		return nil
 	}
@@ -67,8 +67,8 @@ func (e *Engine) idle(ctx context.Context, timeout time.Duration, idle int) erro
 	if idle < checkEvery {
 		e.since = now
 	}
-	if moved, err := e.stash(); moved || err != nil {
-		return err
+	if moved, err := e.stash(); moved || err != nil || e.suspect != nil {
+		return err // of a suspect only the last messages may be missing, and nobody rings for them
 	}
 	if now.Sub(e.since) < e.wait.Sleep {
 		return nil
@@ -86,7 +86,7 @@ func (e *Engine) block(ctx context.Context, timeout time.Duration) error {
 	if err := e.check(ctx, time.Now(), timeout); err != nil {
 		return err
 	}
-	if moved, err := e.stash(); moved || err != nil {
+	if moved, err := e.stash(); moved || err != nil || e.suspect != nil {
 		return err
 	}
 	return e.mesh.Wait(e.longest())
