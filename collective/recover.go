@@ -174,7 +174,12 @@ func (c *Comm) prejudge(s *recovery.Session) {
 	if c.standby.lastBeat.Load() != nil {
 		c.selfCheck()
 	}
-	if n := c.mesh.Failed(); c.standby.stopped.Load() || n != nil && n.Cause == link.CauseLost && n.Culprit == c.rank {
+	n := c.mesh.Failed()
+	lost := n != nil && n.Cause == link.CauseLost
+	if lost && n.Culprit != c.rank {
+		s.Hint(n.Culprit)
+	}
+	if c.standby.stopped.Load() || lost && n.Culprit == c.rank {
 		s.Doubt()
 	}
 }
@@ -204,7 +209,7 @@ func (c *Comm) shrink(ctx context.Context, s *recovery.Session) (*Comm, error) {
 	for err == nil {
 		members := c.without(v.Failed)
 		child, made := c.guarded(ctx, s, fmt.Sprint(round), members, 0)
-		flags := uint64(1)
+			flags := uint64(1)
 		if made != nil {
 			flags = 0
 		}

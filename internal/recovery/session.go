@@ -77,7 +77,7 @@ type peer struct {
 	since   time.Time // watched since
 	heard   time.Time // latest sign of life
 	pinged  time.Time
-	hinted  bool  // it has been silent before
+	hinted  bool  // it has been lost or silent elsewhere
 	cause   error // why it is suspected
 }
 
@@ -344,7 +344,8 @@ func (s *Session) Doubt() {
 	s.mu.Unlock()
 }
 
-// Hint says that a rank has been silent elsewhere, so that less patience is due.
+// Hint says that a rank has been found lost or silent elsewhere, so that it is called at once, which
+// proves the end of most processes, and less patience is due.
 func (s *Session) Hint(rank int) {
 	s.mu.Lock()
 	s.peers[rank].hinted = true

@@ -95,6 +95,28 @@ func TestLeaveAndWait(t *testing.T) {
 	})
 }
 
+// A rank that calls have found lost is called at once: its port proves that it is gone before others had
+// time to call.
+func TestHint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ss, end := sessions(3)
+		defer end()
+		ss[2].Close()
+		began := time.Now()
+		var wg sync.WaitGroup
+		for _, s := range ss[:2] {
+			wg.Go(func() {
+				s.Hint(2)
+				v, _, err := s.Agree(t.Context(), 1, 1)
+				require.NoError(t, err)
+				require.Equal(t, []int{2}, v.Failed.Ranks())
+			})
+		}
+		wg.Wait()
+		require.Less(t, time.Since(began), headStart)
+	})
+}
+
 // A guard ends what some ranks do together when one of them leaves, or has failed at it.
 func TestGuard(t *testing.T) {
 	for _, fails := range []bool{false, true} {

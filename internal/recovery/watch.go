@@ -12,7 +12,7 @@ import (
 
 const (
 	lookEvery  = 20 * time.Millisecond // at the peers that are watched
-	headStart  = 50 * time.Millisecond // for members to call the coordinator before it calls them
+	headStart  = 50 * time.Millisecond // for members to call the coordinator before it calls them, unless there is a hint
 	longestGap = time.Second           // between looks; after a longer one this rank has been stopped itself
 	hintedPart = 4                     // of the patience, for a rank that has been silent elsewhere
 	lastWait   = time.Second           // for a quorum, if silence is not bounded
@@ -75,7 +75,7 @@ func (s *Session) look(now time.Time) {
 			s.suspect(r, false, errors.New("it takes no messages"))
 			continue
 		case len(p.links) == 0:
-			if r == coordinator || now.Sub(p.since) >= headStart {
+			if r == coordinator || p.hinted || now.Sub(p.since) >= headStart {
 				s.call(r)
 			}
 		case now.Sub(p.pinged) >= s.pingEvery():
