@@ -217,6 +217,13 @@ type LoadStore interface {
 	Signal()
 }
 
+// Populator is a LoadStore whose Map leaves it to the first use, page by page, to make memory accessible.
+type Populator interface {
+	LoadStore
+	// Populate makes the pages of a part of a Map accessible at once. Their bytes stay as they are.
+	Populate(part []byte) error
+}
+
 // BellDevice is a device whose peers wake its owner by LoadStore.Signal.
 type BellDevice interface {
 	Device

@@ -63,7 +63,8 @@ func AllocShared(n int, purpose string) (*Block, error) {
 
 // MapShared maps n bytes of a block that another process made by AllocShared, through its
 // descriptor, which stays the caller's. It trusts nothing: a descriptor that is not a memory file
-// of exactly the pages that n bytes need, sealed against resizing, is refused with ErrBadFile.
+// of exactly the pages that n bytes need, sealed against resizing, is refused with ErrBadFile. Its pages
+// become accessible at their first use, or by [Block.Populate].
 func MapShared(fd, n int, purpose string) (*Block, error) {
 	pages, err := wholePages(n)
 	if err != nil {
@@ -133,6 +134,20 @@ func (b *Block) CloseFile() error {
 	b.m.mu.Lock()
 	defer b.m.mu.Unlock()
 	return b.m.closeFile()
+}
+
+// Populate makes n bytes from off of a mapped block accessible at once, whole pages. Their contents stay.
+func (b *Block) Populate(off, n int) error {
+	b.m.mu.Lock()
+	defer b.m.mu.Unlock()
+	if b.m.pages == nil {
+		return ErrClosed
+	}
+	end := min((off+n+PageSize-1)/PageSize*PageSize, len(b.m.pages))
+	if err := populate(b.m.pages[off/PageSize*PageSize : end]); err != nil {
+		return fmt.Errorf("hostmem: %s of %s: %w", Size(n), b.m.purpose, err)
+	}
+	return nil
 }
 
 // Close unmaps the memory and closes the descriptor. The second and later calls do nothing.

@@ -107,11 +107,14 @@ func mapShared(fd, n int) ([]byte, error) {
 	if err != nil {
 		return nil, noMemory("mmap", err)
 	}
-	if err := prepare(b); err != nil && !errors.Is(err, unix.EINVAL) {
-		_ = unix.Munmap(b)
-		return nil, err
-	}
 	return b, nil
+}
+
+func populate(b []byte) error {
+	if err := prepare(b); !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	return nil // the first use of each page does it
 }
 
 // visitMost is the longest block whose pages prepare visits. Rings are shorter, and their first round

@@ -34,6 +34,40 @@ func TestSharedBlocksShareBytes(t *testing.T) {
 	}
 }
 
+// present reads from the kernel's page map which pages of b are accessible without a fault (proc_pid_pagemap(5)).
+func present(t *testing.T, b []byte) (out []bool) {
+	f, err := os.Open("/proc/self/pagemap")
+	require.NoError(t, err)
+	defer f.Close()
+	words := make([]byte, 8*(len(b)/PageSize))
+	_, err = f.ReadAt(words, int64(Addr(b))/int64(PageSize)*8)
+	require.NoError(t, err)
+	for i := 7; i < len(words); i += 8 {
+		out = append(out, words[i]&0x80 != 0)
+	}
+	return out
+}
+
+// A mapped block costs nothing where nobody goes.
+func TestPopulatePart(t *testing.T) {
+	a, err := AllocShared(8*PageSize, "test")
+	require.NoError(t, err)
+	defer a.Close()
+	require.NotContains(t, present(t, a.Bytes()), false, "who makes it has it all")
+	fd, err := a.Dup()
+	require.NoError(t, err)
+	defer unix.Close(fd)
+	b, err := MapShared(fd, 8*PageSize, "test peer")
+	require.NoError(t, err)
+	require.NotContains(t, present(t, b.Bytes()), true)
+	a.Bytes()[3*PageSize] = 5
+	require.NoError(t, b.Populate(2*PageSize+100, PageSize))
+	require.Equal(t, []bool{false, false, true, true, false, false, false, false}, present(t, b.Bytes()))
+	require.EqualValues(t, 5, b.Bytes()[3*PageSize])
+	require.NoError(t, b.Close())
+	require.ErrorIs(t, b.Populate(0, 1), ErrClosed)
+}
+
 func TestSharedFileCannotBeResizedAndIsNotInherited(t *testing.T) {
 	b, err := AllocShared(2*PageSize, "test")
 	require.NoError(t, err)

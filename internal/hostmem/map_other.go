@@ -23,6 +23,8 @@ func newShared(int) ([]byte, int, error) { return nil, -1, ErrUnsupported }
 
 func mapShared(int, int) ([]byte, error) { return nil, ErrUnsupported }
 
+func populate([]byte) error { return nil }
+
 func unmap(b []byte) error { return unix.Munmap(b) }
 
 func closeFile(fd int) error { return unix.Close(fd) }

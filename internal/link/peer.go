@@ -72,6 +72,17 @@ func (p *Peer) SetWindow(ctx context.Context, id int, r rdma.RemoteRegion) error
 		return fmt.Errorf("map window %d of rank %d: %w", id, p.Rank, err)
 	}
 	p.windows[id] = b
+	if err := p.populate(b); err != nil {
+		return fmt.Errorf("map window %d of rank %d: %w", id, p.Rank, err)
+	}
+	return nil
+}
+
+// populate makes a part of the peer's memory accessible now, rather than in the midst of a call.
+func (p *Peer) populate(part []byte) error {
+	if m, ok := p.memory.(rdma.Populator); ok {
+		return m.Populate(part)
+	}
 	return nil
 }
 
@@ -106,6 +117,9 @@ func (p *Peer) connect(ctx context.Context, addr []byte, remote rdma.RemoteRegio
 		}
 		p.watch.word = wordAt(b)
 		p.memory, p.mapped = ls, b[base:][:g.sectionBytes()]
+		if err := p.populate(p.mapped); err != nil { // the other sections are other ranks'
+			return fmt.Errorf("map the ring buffers of rank %d: %w", p.Rank, err)
+		}
 		p.connectMemory()
 	} else if err := p.connectWire(); err != nil {
 		return err

@@ -20,6 +20,7 @@ var loadStoreTests = []test{
 	{"MapOfClosedRegion", testMapClosedRegion},
 	{"MapAfterClose", testMapAfterClose},
 	{"MapHonoursContext", testMapContext},
+	{"Populate", testPopulate},
 	{"WritesShowInTheMapping", testWritesShowInMapping},
 	{"StoresArePublishedByAtomics", testStoresArePublished},
 }
@@ -101,6 +102,24 @@ func testMapContext(t *testing.T, f Factory) {
 	cancel()
 	_, err := am.Map(ctx, b.mem.Remote())
 	assert.ErrorIs(t, err, context.Canceled)
+}
+
+// Memory that is made accessible keeps its bytes; only memory of a Map is.
+func testPopulate(t *testing.T, f Factory) {
+	a, b, am, _ := loadStorePair(t, f)
+	m, ok := am.(rdma.Populator)
+	if !ok {
+		t.Skip("the provider maps accessible memory")
+	}
+	seen, err := m.Map(t.Context(), b.mem.Remote())
+	require.NoError(t, err)
+	copy(b.mem.Bytes(), pattern(3000, 1))
+	require.NoError(t, m.Populate(seen[1000:2000]))
+	require.NoError(t, m.Populate(seen))
+	assert.Equal(t, pattern(3000, 1), seen[:3000])
+	assert.ErrorIs(t, m.Populate(make([]byte, 10)), rdma.ErrAccess)
+	require.NoError(t, a.ep.Close())
+	assert.ErrorIs(t, m.Populate(seen), rdma.ErrClosed)
 }
 
 // Both ways into a region lead to the same bytes.

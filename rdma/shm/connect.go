@@ -185,6 +185,11 @@ func (e *Endpoint) handshake(c *conn, addr address) (*peer, error) {
 		bell.hide()
 		return nil, fmt.Errorf("shm: completion ring of pid %d: %w", c.pid, err)
 	}
+	if err := ringMem.Populate(0, len(ringMem.Bytes())); err != nil {
+		bell.hide()
+		_ = ringMem.Close()
+		return nil, fmt.Errorf("shm: completion ring of pid %d: %w", c.pid, err)
+	}
 	return &peer{name: addr.name, conn: c, bell: bell, out: newOutbox(ringMem, int(answer.depth))}, nil
 }
 

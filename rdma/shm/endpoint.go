@@ -15,7 +15,7 @@ import (
 	"go.uber.org/zap"
 )
 
-var _ rdma.LoadStore = (*Endpoint)(nil)
+var _ rdma.Populator = (*Endpoint)(nil)
 
 // Endpoint is one end of a connection. Its methods may be called from any goroutine, Post by one at a
 // time.

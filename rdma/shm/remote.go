@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 
+	"github.com/gccl/gccl/internal/hostmem"
 	"github.com/gccl/gccl/rdma"
 )
 
@@ -37,6 +38,23 @@ func (e *Endpoint) Map(ctx context.Context, r rdma.RemoteRegion) ([]byte, error)
 		return nil, err
 	}
 	return m.b[:r.Len:r.Len], nil
+}
+
+// Populate implements rdma.Populator.
+func (e *Endpoint) Populate(part []byte) error {
+	if !e.use.acquire() {
+		return errEndpointClosed
+	}
+	defer e.use.release()
+	for _, m := range *e.maps.Load() {
+		if off, ok := hostmem.Offset(m.b, part); ok {
+			if err := m.mem.Populate(off, len(part)); err != nil {
+				return fmt.Errorf("shm: %w", err)
+			}
+			return nil
+		}
+	}
+	return fmt.Errorf("shm: not a part of the peer's memory: %w", rdma.ErrAccess)
 }
 
 // remote returns the mapping of r, valid until the endpoint is closed. The caller holds a lease.
