@@ -25,6 +25,7 @@ import (
 // reduction among the survivors, and goes on with them, until it is alone.
 func workCampaign(ctx context.Context, c *collective.Comm) error {
 	fmt.Println("pid", os.Getpid())
+	go tellGaps()
 	for c.Size() > 1 {
 		err := workForever(ctx, c)
 		fmt.Printf("broke %d at %d: %v\n", c.Generation(), time.Now().UnixNano(), err)
@@ -35,6 +36,7 @@ func workCampaign(ctx context.Context, c *collective.Comm) error {
 		shrinking, cancel := context.WithTimeout(ctx, 40*time.Second)
 		child, err := c.Shrink(shrinking)
 		cancel()
+		note("shrunk")
 		if err != nil {
 			return errors.Join(fmt.Errorf("shrink: %w", err), c.Close())
 		}
@@ -59,18 +61,15 @@ func workCampaign(ctx context.Context, c *collective.Comm) error {
 	return c.Close()
 }
 
-// casualty is one kill or stop, and what the survivors saw of it.
+// casualty is one kill or stop, and what the survivors saw of it. Times are from the signal.
 type casualty struct {
-	rank   int
-	at     time.Time
-	before int // ranks that were left before it
-}
+	Provider string
+	Rank, Of int
+	Learned  []time.Duration // to each survivor's error
+	Resumed  []time.Duration // to each survivor's correct reduction on the new communicator
+	Held     time.Duration   // of that, this process itself did not run: something held the whole machine
 
-// tally collects what campaigns measured.
-type tally struct {
-	learned []time.Duration // from the signal to each survivor's error
-	slowest []time.Duration // to the last survivor's, of each casualty
-	resumed []time.Duration // to each survivor's correct reduction on the new communicator
+	at time.Time
 }
 
 var (
@@ -78,8 +77,8 @@ var (
 	goingLine = regexp.MustCompile(`(?m)^\[(\d)\] going (\d) at (\d+)$`)
 )
 
-// survive runs one job of n ranks that loses all but the least, each at a random moment, and adds to the tally.
-func (y *tally) survive(t *testing.T, rng *rand.Rand, n, least int, provider string, sig syscall.Signal, env ...string) int {
+// survive runs one job of n ranks that loses all but the least, each at a random moment.
+func survive(t *testing.T, rng *rand.Rand, n, least int, provider string, sig syscall.Signal, env ...string) []casualty {
 	t.Helper()
 	var out output
 	j := job("campaign", n, &out)
@@ -87,6 +86,7 @@ func (y *tally) survive(t *testing.T, rng *rand.Rand, n, least int, provider str
 	j.Env = append(j.Env, "GCCL_PROVIDER="+provider, "GCCL_BUFFSIZE=256K", "GCCL_DEBUG=silent")
 	j.Env = append(j.Env, env...)
 	var lost []casualty
+	holds := watchHolds()
 	done := make(chan struct{})
 	j.Started = func(ps []*os.Process) {
 		go func() {
@@ -110,7 +110,7 @@ func (y *tally) survive(t *testing.T, rng *rand.Rand, n, least int, provider str
 				}
 				time.Sleep(time.Duration(rng.IntN(20_000)) * time.Microsecond) // the random moment
 				i := rng.IntN(len(alive))
-				lost = append(lost, casualty{alive[i], time.Now(), len(alive)})
+				lost = append(lost, casualty{Provider: provider, Rank: alive[i], Of: len(alive), at: time.Now()})
 				_ = ps[alive[i]].Signal(sig)
 				alive = slices.Delete(alive, i, i+1)
 			}
@@ -126,6 +126,7 @@ func (y *tally) survive(t *testing.T, rng *rand.Rand, n, least int, provider str
 	}
 	_ = j.Run(t.Context())
 	<-done
+	held := holds()
 	text := out.String()
 	require.Len(t, lost, n-least, text)
 	seen := map[[2]int]time.Duration{}
@@ -136,36 +137,43 @@ func (y *tally) survive(t *testing.T, rng *rand.Rand, n, least int, provider str
 		if gen >= len(lost) {
 			continue // of the end
 		}
-		if slices.ContainsFunc(lost[:gen+1], func(c casualty) bool { return c.rank == r }) {
+		if slices.ContainsFunc(lost[:gen+1], func(c casualty) bool { return c.Rank == r }) {
 			continue // a stopped rank that was woken by its end
 		}
 		c := lost[gen]
 		require.Contains(t, m[4], "peer lost", text)
-		require.Contains(t, m[4], fmt.Sprintf("(pid %d on", pidOf(text, c.rank)), "the survivor names another rank:\n%s", text)
+		require.Contains(t, m[4], fmt.Sprintf("(pid %d on", pidOf(text, c.Rank)), "the survivor names another rank:\n%s", text)
 		seen[[2]int{gen, r}] = time.Unix(0, ns).Sub(c.at)
 	}
-	for gen, c := range lost {
-		var worst time.Duration
+	for gen := range lost {
+		c := &lost[gen]
 		for r := range n {
-			if slices.ContainsFunc(lost[:gen+1], func(c casualty) bool { return c.rank == r }) {
+			if slices.ContainsFunc(lost[:gen+1], func(c casualty) bool { return c.Rank == r }) {
 				continue
 			}
 			d, ok := seen[[2]int{gen, r}]
-			require.True(t, ok, "rank %d said nothing of the end of rank %d:\n%s", r, c.rank, text)
-			y.learned = append(y.learned, d)
-			worst = max(worst, d)
+			require.True(t, ok, "rank %d said nothing of the end of rank %d:\n%s", r, c.Rank, text)
+			c.Learned = append(c.Learned, d)
 		}
-		y.slowest = append(y.slowest, worst)
 	}
 	resumed := 0
 	for _, m := range goingLine.FindAllStringSubmatch(text, -1) {
 		gen, _ := strconv.Atoi(m[2])
 		ns, _ := strconv.ParseInt(m[3], 10, 64)
-		y.resumed = append(y.resumed, time.Unix(0, ns).Sub(lost[gen-1].at))
+		c := &lost[gen-1]
+		c.Resumed = append(c.Resumed, time.Unix(0, ns).Sub(c.at))
 		resumed++
 	}
 	require.GreaterOrEqual(t, resumed, (n-least)*(n+least-1)/2, text)
-	return len(lost)
+	for gen := range lost {
+		c := &lost[gen]
+		c.Held = held(c.at, c.at.Add(slices.Max(c.Resumed)))
+		if sig == syscall.SIGKILL && (slices.Max(c.Learned) > slowNotice || slices.Max(c.Resumed) > slowRecovery) {
+			t.Logf("slow: rank %d of %d killed, held %v, errors after %v, reductions after %v:\n%s",
+				c.Rank, c.Of, c.Held, c.Learned, c.Resumed, between(text, c.at, slices.Max(c.Resumed)))
+		}
+	}
+	return lost
 }
 
 // pidOf finds the process of a rank of the first communicator in what it printed.
@@ -178,20 +186,9 @@ func pidOf(text string, rank int) int {
 	return pid
 }
 
-// quantiles is a row of the table in docs/reliability.md.
-func quantiles(ds []time.Duration) string {
-	if len(ds) == 0 {
-		return "0"
-	}
-	slices.Sort(ds)
-	at := func(q float64) time.Duration {
-		return ds[min(len(ds)-1, int(q*float64(len(ds))))].Round(10 * time.Microsecond)
-	}
-	return fmt.Sprintf("%d | %v | %v | %v | %v", len(ds), at(0.5), at(0.9), at(0.99), ds[len(ds)-1].Round(10*time.Microsecond))
-}
-
 // Ranks are killed one after another at random moments: each time the survivors learn within the bound who
-// it was, shrink, and reduce correctly; nothing is left. -campaign sets how many.
+// it was, shrink, and reduce correctly; nothing is left. -campaign sets how many; with -campaign-log they are
+// added to those of earlier runs, and the table is of all.
 func TestCampaignKill(t *testing.T) {
 	kills := 6
 	if *thorough {
@@ -203,19 +200,20 @@ func TestCampaignKill(t *testing.T) {
 	before := shmFiles(t)
 	for _, provider := range []string{"shm", "tcp"} {
 		t.Run(provider, func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(3, 5))
-			var y tally
+			earlier := readCampaign(t, provider)
+			rng := rand.New(rand.NewPCG(3, 5+uint64(len(earlier))))
+			var all []casualty
 			began := time.Now()
-			t.Cleanup(func() {
-				t.Logf("%s: %d kills in %v", provider, len(y.slowest), time.Since(began).Round(time.Second))
-				t.Logf("| %s | each survivor's error | %s |", provider, quantiles(y.learned))
-				t.Logf("| %s | the last survivor's error | %s |", provider, quantiles(y.slowest))
-				t.Logf("| %s | correct reduction after Shrink | %s |", provider, quantiles(y.resumed))
-			})
-			for done := 0; done < kills && time.Since(began) < *campaignFor; {
-				done += y.survive(t, rng, 4, 1, provider, syscall.SIGKILL)
+			for len(all) < kills && time.Since(began) < *campaignFor {
+				cs := survive(t, rng, 4, 1, provider, syscall.SIGKILL)
+				appendCampaign(t, cs)
+				all = append(all, cs...)
 			}
-			require.Less(t, slices.Max(y.slowest), time.Second*slack)
+			t.Logf("%s: %d kills in %v, %d before", provider, len(all), time.Since(began).Round(time.Second), len(earlier))
+			tell(t, provider, append(earlier, all...))
+			for _, c := range all {
+				require.Less(t, slices.Max(c.Learned)-c.Held, time.Second*slack)
+			}
 		})
 	}
 	require.Equal(t, before, shmFiles(t))
@@ -232,12 +230,13 @@ func TestCampaignStop(t *testing.T) {
 	}
 	for _, provider := range []string{"shm", "tcp"} {
 		rng := rand.New(rand.NewPCG(3, 5))
-		var y tally
-		for done := 0; done < stops; {
-			done += y.survive(t, rng, 4, 2, provider, syscall.SIGSTOP, "GCCL_HEARTBEAT=1s")
+		var all []casualty
+		for len(all) < stops {
+			all = append(all, survive(t, rng, 4, 2, provider, syscall.SIGSTOP, "GCCL_HEARTBEAT=1s")...)
 		}
-		t.Logf("| %s | stopped, heartbeat 1 s: each survivor's error | %s |", provider, quantiles(y.learned))
-		t.Logf("| %s | correct reduction after Shrink | %s |", provider, quantiles(y.resumed))
-		require.Less(t, y.slowest[len(y.slowest)-1], 2*time.Second*slack)
+		tell(t, provider+", stopped, heartbeat 1 s", all)
+		for _, c := range all {
+			require.Less(t, slices.Max(c.Learned)-c.Held, 2*time.Second*slack)
+		}
 	}
 }

@@ -209,7 +209,7 @@ func (c *Comm) shrink(ctx context.Context, s *recovery.Session) (*Comm, error) {
 	for err == nil {
 		members := c.without(v.Failed)
 		child, made := c.guarded(ctx, s, fmt.Sprint(round), members, 0)
-			flags := uint64(1)
+		flags := uint64(1)
 		if made != nil {
 			flags = 0
 		}
