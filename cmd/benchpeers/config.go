@@ -33,6 +33,9 @@ func (c *config) runs(coll string, sizes []int) []int {
 	return slices.DeleteFunc(slices.Clone(sizes), func(n int) bool { return n < c.minBytes || c.maxBytes > 0 && n > c.maxBytes })
 }
 
+// mostIters is the most calls of one size, of us and of the peers: so many that the time given ends it.
+const mostIters = 1_000_000
+
 var (
 	ompiTCP = []string{"--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"}
 	ompiUCX = []string{"--mca", "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any"}
@@ -164,7 +167,7 @@ func (j *job) command(p programs, o *options) (args, env []string) {
 	if j.coll == "barrier" {
 		sizes = "8" // the buffers' size: a barrier has none
 	}
-	args = append(args, "--coll", j.coll, "--sizes", sizes, "--budget", strconv.FormatFloat(o.Budget.Seconds(), 'g', -1, 64), "--miniters", "3")
+	args = append(args, "--coll", j.coll, "--sizes", sizes, "--budget", strconv.FormatFloat(o.Budget.Seconds(), 'g', -1, 64), "--miniters", "3", "--iters", strconv.Itoa(mostIters))
 	for _, f := range []struct {
 		name string
 		on   bool

@@ -39,7 +39,7 @@ func TestCommandLines(t *testing.T) {
 	}
 	assert.Equal(t, []string{"G", "perf", "allreduce", "--ranks", "2", "--format", "jsonl", "--budget", "20ms", "-R", "--sizes", "8,1024"}, line("gccl-alloc", "allreduce"))
 	assert.Equal(t, []string{"G", "perf", "barrier", "--ranks", "2", "--format", "jsonl", "--budget", "20ms"}, line("gccl", "barrier"))
-	assert.Equal(t, []string{"mpirun.mpich", "-n", "2", "M", "--coll", "reduce", "--sizes", "8,1024", "--budget", "0.02", "--miniters", "3"}, line("mpich", "reduce"))
+	assert.Equal(t, []string{"mpirun.mpich", "-n", "2", "M", "--coll", "reduce", "--sizes", "8,1024", "--budget", "0.02", "--miniters", "3", "--iters", "1000000"}, line("mpich", "reduce"))
 	assert.Contains(t, line("gloo", "allreduce"), "ring,bcube,hd,oldringchunked,new,a2a")
 }
 

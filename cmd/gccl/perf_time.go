@@ -21,7 +21,7 @@ type spread struct {
 }
 
 // most calls of one size without -n.
-const mostIters = 20000
+const mostIters = 1_000_000
 
 // time returns the mean time of a call in µs on the slowest rank.
 func (p *perf) time(ctx context.Context, call func(context.Context) error, trips int) (us float64, iters int, s *spread, err error) {
