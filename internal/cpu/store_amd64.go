@@ -17,3 +17,8 @@ func StoreRelease(p *atomic.Uint64, v uint64)
 //
 //go:noescape
 func PrefetchWrite(p *atomic.Uint64)
+
+// Prefetch has the processor fetch the cache line of p, for a load to come.
+//
+//go:noescape
+func Prefetch(p *atomic.Uint64)

@@ -9,3 +9,6 @@ func StoreRelease(p *atomic.Uint64, v uint64) { p.Store(v) }
 
 // PrefetchWrite does nothing here.
 func PrefetchWrite(*atomic.Uint64) {}
+
+// Prefetch does nothing here.
+func Prefetch(*atomic.Uint64) {}

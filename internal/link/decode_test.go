@@ -135,7 +135,8 @@ func FuzzHeader(f *testing.F) {
 	f.Fuzz(func(t *testing.T, pub, a, b, c, d uint64) {
 		p := &Peer{Rank: 1, windows: [][]byte{nil, make([]byte, 300)}}
 		h := &header{inline: [4]uint64{a, b, c, d}}
-		m, err := p.parse(h, pub, make([]byte, 256), 0)
+		var m Message
+		err := p.parse(&m, h, pub, make([]byte, 256), 0)
 		if err == nil && !m.Placed && len(m.Data) != m.Len {
 			t.Fatalf("%d bytes of %d", len(m.Data), m.Len)
 		}

@@ -30,6 +30,9 @@ func (g Geometry) Check() error {
 // batch is how many consumed messages make a credit due: a receiver holds back less.
 func (g Geometry) batch() int { return max(1, g.Slots/creditBatch) }
 
+// lag is how many consumed messages make a credit due where headers are not tied to slots.
+func (g Geometry) lag() int { return max(1, g.headers()/creditBatch) }
+
 // Usable is how many slots of a link a sender can count on: those whose credit is not held back.
 // Proofs of freedom from deadlock are for so many.
 func (g Geometry) Usable() int { return g.Slots - g.batch() + 1 }

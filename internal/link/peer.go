@@ -134,10 +134,11 @@ func (p *Peer) connectMemory() {
 	g, lazy := p.mesh.geo, p.port.dev.Attr().LazySignal
 	for lane := range g.Lanes {
 		s := &memSender{peer: p, ep: p.memory, lazy: lazy, spots: make([]int, g.Slots), mask: uint32(g.headers() - 1), slots: uint32(g.Slots - 1), marks: make([]uint32, g.headers()), credit: wordAt(p.section[g.creditOffset(lane):])}
-		r := &memReceiver{peer: p, lane: lane, ep: p.memory, lazy: lazy, mask: s.mask, credit: wordAt(p.mapped[g.creditOffset(lane):]), batch: uint32(g.batch())}
+		r := &memReceiver{peer: p, lane: lane, ep: p.memory, lazy: lazy, mask: s.mask, credit: wordAt(p.mapped[g.creditOffset(lane):]), batch: uint32(g.batch()), lag: uint32(g.lag())}
 		for i := range g.headers() {
 			off := g.headerOffset(lane, i)
 			s.headers, r.headers = append(s.headers, headerAt(p.mapped[off:])), append(r.headers, headerAt(p.section[off:]))
+			s.lines, r.lines = append(s.lines, &s.headers[i].pub), append(r.lines, &r.headers[i].pub)
 		}
 		off := g.payloadOffset(lane)
 		r.payloads = p.section[off:][:g.Slots*g.roomBytes()]

@@ -331,7 +331,7 @@ func (r *wireReceiver) oldest() (m Message, call *Call, err error) {
 	if _, k := parsePublication(v); !published(v, r.l.taken) || k > inSlot {
 		return m, nil, &Corrupt{p.Rank, r.lane, fmt.Sprintf("publication %#x in the place of message %d", v, r.l.taken+1)}
 	}
-	if m, err = p.parse(h, v, r.payloads[slot], r.lane); err != nil {
+	if err = p.parse(&m, h, v, r.payloads[slot], r.lane); err != nil {
 		return m, nil, err
 	}
 	if m.Len > InlineBytes {
