@@ -120,6 +120,7 @@ func (c *Comm) alloc(ctx context.Context, dt tensor.DType, count int) (t tensor.
 		return t, region.Close() // nothing to keep
 	}
 	c.windows.list = append(c.windows.list, win)
+	clear(c.recent[:]) // whose tensors were in no window
 	return tensor.FromBytes(dt, region.Bytes()[:n])
 }
 

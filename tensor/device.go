@@ -31,7 +31,6 @@ func (d Device) String() string {
 // deviceMemory is where a device tensor's elements are. It is never changed.
 type deviceMemory struct {
 	addr   uint64 // as the driver counts addresses (CUdeviceptr)
-	n      int    // bytes
 	stream uintptr
 	device Device
 }
@@ -63,7 +62,7 @@ func OnDevice(dt DType, dev Device, addr uint64, count int) (Tensor, error) {
 	if addr+uint64(n) < addr {
 		return Tensor{}, fmt.Errorf("tensor: %d bytes at %#x on %v wrap around", n, addr, dev)
 	}
-	return Tensor{dt: dt, dev: &deviceMemory{addr: addr, n: n, device: dev}}, nil
+	return Tensor{dt: dt, n: n, dev: &deviceMemory{addr: addr, device: dev}}, nil
 }
 
 // WithStream is t with the stream (a CUstream) whose earlier work a call waits for. It changes nothing
@@ -99,18 +98,13 @@ func (t Tensor) Addr() uint64 {
 	if t.dev != nil {
 		return t.dev.addr
 	}
-	return uint64(addr(t.b))
+	return address(t.first)
 }
 
 // Size is the length in bytes.
-func (t Tensor) Size() int {
-	if t.dev != nil {
-		return t.dev.n
-	}
-	return len(t.b)
-}
+func (t Tensor) Size() int { return t.n }
 
-// slice is the part [lo, hi) of the bytes.
-func (d *deviceMemory) slice(lo, hi int) *deviceMemory {
-	return &deviceMemory{d.addr + uint64(lo), hi - lo, d.stream, d.device}
+// from is the memory from byte lo on.
+func (d *deviceMemory) from(lo int) *deviceMemory {
+	return &deviceMemory{d.addr + uint64(lo), d.stream, d.device}
 }

@@ -5,15 +5,16 @@ import "fmt"
 // Tensor is a view of a caller's memory as a run of elements of one type. It is a small value:
 // copying it copies no element, and it keeps the memory reachable. The zero value is no tensor
 // (DType Invalid, length 0). Making, slicing and comparing tensors in host memory allocates nothing.
-type Tensor struct {
-	b   []byte        // of host memory
-	dev *deviceMemory // of device memory (see OnDevice); b is nil then
-	dt  DType
+type Tensor struct { // of four words, which the compiler keeps in registers
+	first *byte         // of n bytes of host memory
+	n     int           // bytes, wherever they are
+	dev   *deviceMemory // of device memory (see OnDevice); first is nil then
+	dt    DType
 }
 
 // Of is the view of s. The tensor shares s's memory.
 func Of[T Element](s []T) Tensor {
-	return Tensor{b: bytesOf(s), dt: TypeOf[T]()}
+	return inHost(TypeOf[T](), bytesOf(s))
 }
 
 // FromBytes is the view of b as elements of type dt in the machine's byte order. The length must
@@ -25,7 +26,7 @@ func FromBytes(dt DType, b []byte) (Tensor, error) {
 	if len(b)%dt.Size() != 0 {
 		return Tensor{}, fmt.Errorf("tensor: %d bytes are no whole number of %v elements", len(b), dt)
 	}
-	return Tensor{b: b[:len(b):len(b)], dt: dt}, nil
+	return inHost(dt, b), nil
 }
 
 // DType is the type of the elements.
@@ -40,7 +41,7 @@ func (t Tensor) Len() int {
 }
 
 // Bytes is the memory of the elements, shared; nil if that is on a device.
-func (t Tensor) Bytes() []byte { return t.b }
+func (t Tensor) Bytes() []byte { return span(t.first, t.n, t.dev == nil) }
 
 // Slice is the view of the elements [lo, hi). It panics unless 0 <= lo <= hi <= Len, as a slice
 // expression does.
@@ -50,9 +51,9 @@ func (t Tensor) Slice(lo, hi int) Tensor {
 	}
 	size := t.dt.Size()
 	if t.dev != nil {
-		return Tensor{dev: t.dev.slice(lo*size, hi*size), dt: t.dt}
+		return Tensor{dev: t.dev.from(lo * size), n: (hi - lo) * size, dt: t.dt}
 	}
-	return Tensor{b: t.b[lo*size : hi*size : hi*size], dt: t.dt}
+	return inHost(t.dt, t.Bytes()[lo*size:hi*size:hi*size])
 }
 
 // String describes the view, not the elements: "float32[1024]", "float32[1024] on cuda:0".
