@@ -5,6 +5,8 @@ import (
 	"math/bits"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gccl/gccl/rdma/verbs/internal/ccall"
 )
 
 // CQ is a completion queue.
@@ -13,8 +15,8 @@ type CQ struct {
 	h     uintptr
 	arena *Arena
 	WC    []WC // what Poll has filled in
-	poll  [3]uintptr
-	arm   [2]uintptr
+	poll  ccall.List
+	arm   ccall.List
 }
 
 // NewCQ makes a queue of at least depth entries that is polled in batches of up to batch. ch may be nil.
@@ -33,8 +35,8 @@ func (c *Context) NewCQ(depth, batch int, ch *Channel) (*CQ, error) {
 		return nil, err
 	}
 	q := &CQ{c: c, h: h, arena: a, WC: Carve[WC](a, batch)}
-	q.poll = [3]uintptr{h, 0, Addr(q.WC)}
-	q.arm = [2]uintptr{h, 0}
+	q.poll = ccall.List{Fn: c.pollCQ, Args: [3]uintptr{h, 0, Addr(q.WC)}}
+	q.arm = ccall.List{Fn: c.reqNotifyCQ, Args: [3]uintptr{h, 0}}
 	return q, nil
 }
 
@@ -48,8 +50,8 @@ func (q *CQ) Resize(depth int) error {
 
 // Poll takes up to max completions into WC and returns how many. One goroutine at a time.
 func (q *CQ) Poll(max int) (int, error) {
-	q.poll[1] = uintptr(min(max, len(q.WC)))
-	n := int(int32(call(q.c.pollCQ, q.poll[:])))
+	q.poll.Args[1] = uintptr(min(max, len(q.WC)))
+	n := int(q.poll.Call())
 	if n < 0 {
 		return 0, fmt.Errorf("ibv_poll_cq returned %d", n)
 	}
@@ -58,7 +60,7 @@ func (q *CQ) Poll(max int) (int, error) {
 
 // Arm asks for one event on the channel when the next completion comes.
 func (q *CQ) Arm() error {
-	if r := int32(call(q.c.reqNotifyCQ, q.arm[:])); r != 0 {
+	if r := q.arm.Call(); r != 0 {
 		return fmt.Errorf("ibv_req_notify_cq: %w", unix.Errno(r))
 	}
 	return nil
@@ -125,10 +127,9 @@ type Sender struct {
 	WR     []SendWR // filled in by the user, except Next, SG and NumSGE
 	SG     []SGE    // SG[i] is WR[i]'s, if NumSGE is 1
 	Inline []byte   // stride bytes a request, for SendInline
-	fn     uintptr
 	arena  *Arena
 	bad    []uintptr
-	args   [3]uintptr
+	post   ccall.List
 }
 
 // NewSender makes a chain of n requests to q, with room for stride bytes of inline data each.
@@ -138,7 +139,7 @@ func (q *QP) NewSender(n, stride int) (*Sender, error) {
 		return nil, err
 	}
 	s := &Sender{
-		WR: Carve[SendWR](a, n), SG: Carve[SGE](a, n), fn: q.c.postSend, arena: a,
+		WR: Carve[SendWR](a, n), SG: Carve[SGE](a, n), arena: a,
 		bad: Carve[uintptr](a, 1),
 	}
 	if stride > 0 {
@@ -150,7 +151,7 @@ func (q *QP) NewSender(n, stride int) (*Sender, error) {
 			s.WR[i].Next = Addr(s.WR[i+1:])
 		}
 	}
-	s.args = [3]uintptr{q.h, Addr(s.WR), Addr(s.bad)}
+	s.post = ccall.List{Fn: q.c.postSend, Args: [3]uintptr{q.h, Addr(s.WR), Addr(s.bad)}}
 	return s, nil
 }
 
@@ -160,7 +161,7 @@ func (s *Sender) Post(n int) (int, error) {
 	last := &s.WR[n-1]
 	next := last.Next
 	last.Next = 0
-	r := int32(call(s.fn, s.args[:]))
+	r := s.post.Call()
 	last.Next = next
 	if r == 0 {
 		return n, nil
@@ -178,10 +179,9 @@ func (s *Sender) Free() { s.arena.Free() }
 // Receiver is a chain of receive requests without memory, for writes with immediate.
 type Receiver struct {
 	wr    []RecvWR
-	fn    uintptr
 	arena *Arena
 	bad   []uintptr
-	args  [3]uintptr
+	post  ccall.List
 }
 
 // NewReceiver makes a chain of n receives for q, all with this ID.
@@ -190,20 +190,20 @@ func (q *QP) NewReceiver(n int, id uint64) (*Receiver, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Receiver{wr: Carve[RecvWR](a, n), fn: q.c.postRecv, arena: a, bad: Carve[uintptr](a, 1)}
+	r := &Receiver{wr: Carve[RecvWR](a, n), arena: a, bad: Carve[uintptr](a, 1)}
 	for i := range r.wr {
 		r.wr[i].ID = id
 		if i+1 < n {
 			r.wr[i].Next = Addr(r.wr[i+1:])
 		}
 	}
-	r.args = [3]uintptr{q.h, Addr(r.wr), Addr(r.bad)}
+	r.post = ccall.List{Fn: q.c.postRecv, Args: [3]uintptr{q.h, Addr(r.wr), Addr(r.bad)}}
 	return r, nil
 }
 
 // Post posts the whole chain in one call.
 func (r *Receiver) Post() error {
-	if e := int32(call(r.fn, r.args[:])); e != 0 {
+	if e := r.post.Call(); e != 0 {
 		return fmt.Errorf("ibv_post_recv: %w", unix.Errno(e))
 	}
 	return nil
