@@ -17,6 +17,7 @@ type port struct {
 	arena     rdma.Region
 	peers     []*Peer          // in the order of their sections
 	endpoints map[uint32]*Peer // wire peers by endpoint
+	wires     []*wire          // of the same peers
 }
 
 // Joining is some peers on their way into a mesh: this rank's memory and endpoints for them. Blob is
@@ -126,6 +127,7 @@ func (j *Joining) Done() {
 		for _, p := range pt.peers {
 			if p.wire != nil {
 				pt.endpoints[p.endpoint.ID()] = p
+				pt.wires = append(pt.wires, p.wire)
 			}
 		}
 	}

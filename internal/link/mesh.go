@@ -203,8 +203,8 @@ func (m *Mesh) Progress() (bool, error) {
 				}
 			}
 		}
-		for _, p := range pt.endpoints {
-			p.wire.retry()
+		for _, w := range pt.wires {
+			w.retry()
 		}
 	}
 	return any, nil
@@ -298,8 +298,8 @@ func (m *Mesh) Goodbye() {
 // for it to poll again.
 func (m *Mesh) Drained() bool {
 	for _, pt := range *m.ports.Load() {
-		for _, p := range pt.endpoints {
-			if !p.wire.drained() {
+		for _, w := range pt.wires {
+			if !w.drained() {
 				return false
 			}
 		}

@@ -36,13 +36,14 @@ type wire struct {
 
 	mu      sync.Mutex // posts: the owner's messages and, once, a notice from any goroutine
 	backlog []rdma.Write
-	posted  uint64 // writes so far; the last one's ID
-	needed  uint64 // the last one's that is not a beat
-	asked   uint64 // the last signaled one's ID
-	done    uint64 // all writes to this ID are complete
-	auto    bool   // they go on by themselves
-	inline  int    // bytes up to which the device takes them at once
-	beats   int    // signs of life posted since the last completion
+	behind  atomic.Bool // the backlog is not empty
+	posted  uint64      // writes so far; the last one's ID
+	needed  uint64      // the last one's that is not a beat
+	asked   uint64      // the last signaled one's ID
+	done    uint64      // all writes to this ID are complete
+	auto    bool        // they go on by themselves
+	inline  int         // bytes up to which the device takes them at once
+	beats   int         // signs of life posted since the last completion
 	lanes   []*wireLane
 
 	signs uint64 // messages, credits and notices received; like the lanes, the polling goroutine's
@@ -126,21 +127,29 @@ func (w *wire) flush() {
 	}
 	n, err := w.peer.endpoint.Post(w.backlog)
 	if err != nil {
-		w.backlog, w.done = w.backlog[:0], w.posted
+		n, w.done = len(w.backlog), w.posted
 		w.peer.mesh.lost(w.peer, err)
-		return
 	}
 	w.backlog = w.backlog[:copy(w.backlog, w.backlog[n:])]
+	if left := len(w.backlog) > 0; left != w.behind.Load() {
+		w.behind.Store(left)
+	}
 }
 
 // retry posts what waits for room.
 func (w *wire) retry() {
+	if !w.behind.Load() {
+		return
+	}
 	w.mu.Lock()
 	w.flush()
 	w.mu.Unlock()
 }
 
 func (w *wire) drained() bool {
+	if w.auto && !w.peer.direct && !w.behind.Load() {
+		return true
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.done >= w.needed {
