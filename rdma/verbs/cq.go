@@ -6,7 +6,6 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -29,12 +28,19 @@ type queue struct {
 
 	room deepener
 
+	ch    *ibv.Channel
+	asked bool // for an event, which has not been taken yet
+	sleep [1]unix.PollFd
+
 	ring   func()
-	ch     *ibv.Channel
-	file   *os.File // a duplicate of the channel's descriptor, in Go's poller
 	armed  atomic.Bool
+	listen sync.Mutex // guards what follows
+	file   *os.File   // a duplicate of the channel's descriptor, in Go's poller, since the first Arm
 	waiter sync.WaitGroup
+	down   bool
 }
+
+var _ rdma.Waiter = (*queue)(nil)
 
 // NewCQ makes a queue. It is deepened as endpoints are added, so that a failing endpoint, whose every
 // posted request completes, cannot overrun it; depth is where it begins.
@@ -53,68 +59,17 @@ func (d *Device) NewCQ(depth int, ring func()) (rdma.CQ, error) {
 		return nil, d.closedError()
 	}
 	var err error
-	if ring != nil {
-		if q.ch, q.file, err = newChannel(d.ctx); err != nil {
-			return nil, explain(err, 0)
-		}
+	if q.ch, err = d.ctx.NewChannel(); err != nil {
+		return nil, explain(err, 0)
 	}
 	if q.cq, err = d.ctx.NewCQ(depth, pollBatch, q.ch); err != nil {
-		if q.ch != nil {
-			_ = q.file.Close()
-			_ = q.ch.Destroy()
-		}
+		_ = q.ch.Destroy()
 		return nil, explain(err, depth*64)
 	}
+	q.sleep[0] = unix.PollFd{Fd: int32(q.ch.FD), Events: unix.POLLIN}
 	q.room = deepener{cq: q.cq, limit: int(d.limits.MaxCQE)}
-	if q.ch != nil {
-		raw, err := q.file.SyscallConn()
-		if err != nil {
-			q.guard.close()
-			return nil, err
-		}
-		q.waiter.Go(func() { q.wait(raw) })
-	}
 	d.queues[q] = struct{}{}
 	return q, nil
-}
-
-// newChannel makes a completion channel and puts a duplicate of its descriptor into Go's poller.
-func newChannel(c *ibv.Context) (*ibv.Channel, *os.File, error) {
-	ch, err := c.NewChannel()
-	if err != nil {
-		return nil, nil, err
-	}
-	f, err := pollable(ch.FD, "completion channel")
-	if err != nil {
-		_ = ch.Destroy()
-		return nil, nil, err
-	}
-	return ch, f, nil
-}
-
-// pollable duplicates a non-blocking descriptor of the library for Go's poller.
-func pollable(fd int, name string) (*os.File, error) {
-	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
-	}
-	return os.NewFile(uintptr(dup), name), nil
-}
-
-// wait sleeps in Go's poller and rings for each event while armed.
-func (q *queue) wait(raw syscall.RawConn) {
-	for {
-		if err := raw.Read(func(uintptr) bool { return q.ch.Next() }); err != nil {
-			return // closed
-		}
-		q.ringOnce()
-	}
-}
-
-func (q *queue) ringOnce() {
-	if q.armed.CompareAndSwap(true, false) && q.ring != nil {
-		q.ring()
-	}
 }
 
 // fail makes Poll return err from now on.
@@ -183,32 +138,6 @@ func (q *queue) take(wc *ibv.WC, c *rdma.Completion) bool {
 	return true
 }
 
-// Arm asks for one event, and then looks whether something came before the question.
-func (q *queue) Arm() error {
-	if !q.guard.enter() {
-		return fmt.Errorf("verbs: %w: completion queue", rdma.ErrClosed)
-	}
-	defer q.guard.leave()
-	if p := q.err.Load(); p != nil {
-		return *p
-	}
-	if q.ring == nil || !q.armed.CompareAndSwap(false, true) {
-		return nil
-	}
-	if q.next < q.have {
-		q.ringOnce()
-		return nil
-	}
-	if err := q.cq.Arm(); err != nil {
-		return err
-	}
-	more, err := q.refill(pollBatch)
-	if more {
-		q.ringOnce()
-	}
-	return err
-}
-
 // Close closes the queue and the endpoints that are still on it.
 func (q *queue) Close() error {
 	for _, e := range q.dev.table.all() {
@@ -226,9 +155,12 @@ func (q *queue) Close() error {
 // shut lets the queue be destroyed once nobody polls it and its endpoints are gone, each of which
 // holds the guard.
 func (q *queue) shut() {
+	q.listen.Lock()
+	q.down = true
 	if q.file != nil {
 		_ = q.file.Close()
 	}
+	q.listen.Unlock()
 	q.waiter.Wait()
 	q.guard.close()
 }
@@ -237,10 +169,7 @@ func (q *queue) destroy() {
 	if err := q.cq.Destroy(); err != nil {
 		q.dev.opts.Logger.Sugar().Errorf("verbs: %v: completion queue: %v", q.dev, err)
 	}
-	if q.ch != nil {
-		_ = q.file.Close()
-		_ = q.ch.Destroy()
-	}
+	_ = q.ch.Destroy()
 }
 
 // deepener keeps a queue deep enough for everything that may complete into it at once.

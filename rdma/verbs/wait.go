@@ -1,0 +1,146 @@
+package verbs
+
+import (
+	"fmt"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gccl/gccl/rdma"
+	"github.com/gccl/gccl/rdma/verbs/internal/ibv"
+)
+
+// newChannel makes a completion channel and puts a duplicate of its descriptor into Go's poller.
+func newChannel(c *ibv.Context) (*ibv.Channel, *os.File, error) {
+	ch, err := c.NewChannel()
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := pollable(ch.FD, "completion channel")
+	if err != nil {
+		_ = ch.Destroy()
+		return nil, nil, err
+	}
+	return ch, f, nil
+}
+
+// pollable duplicates a non-blocking descriptor of the library for Go's poller.
+func pollable(fd int, name string) (*os.File, error) {
+	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, err
+	}
+	return os.NewFile(uintptr(dup), name), nil
+}
+
+// heard has events ring from now on: a goroutine waits for them in Go's poller.
+func (q *queue) heard() error {
+	q.listen.Lock()
+	defer q.listen.Unlock()
+	if q.file != nil || q.down {
+		return nil
+	}
+	f, err := pollable(q.ch.FD, "completion channel")
+	if err != nil {
+		return explain(err, 0)
+	}
+	raw, err := f.SyscallConn()
+	if err != nil {
+		_ = f.Close()
+		return err
+	}
+	q.file = f
+	q.waiter.Go(func() { q.wait(raw) })
+	return nil
+}
+
+// listening reports whether that goroutine takes the events.
+func (q *queue) listening() bool {
+	q.listen.Lock()
+	defer q.listen.Unlock()
+	return q.file != nil
+}
+
+// wait sleeps in Go's poller and rings for each event while armed.
+func (q *queue) wait(raw syscall.RawConn) {
+	for {
+		if err := raw.Read(func(uintptr) bool { return q.ch.Next() }); err != nil {
+			return // closed
+		}
+		q.ringOnce()
+	}
+}
+
+func (q *queue) ringOnce() {
+	if q.armed.CompareAndSwap(true, false) && q.ring != nil {
+		q.ring()
+	}
+}
+
+// Arm asks for one event, and then looks whether something came before the question.
+func (q *queue) Arm() error {
+	if !q.guard.enter() {
+		return fmt.Errorf("verbs: %w: completion queue", rdma.ErrClosed)
+	}
+	defer q.guard.leave()
+	if p := q.err.Load(); p != nil {
+		return *p
+	}
+	if q.ring == nil || !q.armed.CompareAndSwap(false, true) {
+		return nil
+	}
+	if err := q.heard(); err != nil {
+		return err
+	}
+	if q.next < q.have {
+		q.ringOnce()
+		return nil
+	}
+	if err := q.cq.Arm(); err != nil {
+		return err
+	}
+	more, err := q.refill(pollBatch)
+	if more {
+		q.ringOnce()
+	}
+	return err
+}
+
+// Wait sleeps in one system call on the completion channel, without Go's poller and the two threads that
+// would have to be woken there.
+func (q *queue) Wait(d time.Duration) error {
+	if !q.guard.enter() {
+		return fmt.Errorf("verbs: %w: completion queue", rdma.ErrClosed)
+	}
+	defer q.guard.leave()
+	if p := q.err.Load(); p != nil {
+		return *p
+	}
+	if q.next < q.have {
+		return nil
+	}
+	others := q.listening()
+	if !q.asked || others {
+		if err := q.cq.Arm(); err != nil {
+			return err
+		}
+		q.asked = true
+		if more, err := q.refill(pollBatch); more || err != nil {
+			return err
+		}
+	}
+	n, err := ppoll(q.sleep[:], d)
+	switch {
+	case err == unix.EINTR: // a signal: the caller looks again
+		return nil
+	case err != nil:
+		return fmt.Errorf("verbs: %v: wait for completions: %w", q.dev, err)
+	case n > 0 && !others:
+		for q.ch.Next() {
+		}
+		q.asked = false
+	}
+	return nil
+}
