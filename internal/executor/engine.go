@@ -61,6 +61,8 @@ type Engine struct {
 	since     time.Time // when polling in vain began
 	waiting   time.Time // when the run first had to wait
 	drowsy    bool      // nothing has come since the last sleep
+	spun      time.Time // when it was looked at first how long spinning lasts
+	tired     bool      // of spinning: nothing has come for longer than that pays
 	ears      ears
 	strayAt   time.Time    // when it last looked for strays
 	suspect   *link.Notice // a peer was gone at the last check, and nothing has moved since

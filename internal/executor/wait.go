@@ -26,25 +26,26 @@ type Wait struct {
 }
 
 const (
-	checkEvery = 64                    // polls between looks at clock, context and failures
-	busyCheck  = 1024                  // polls between the same looks while data moves
-	blockAfter = 20                    // polls that yield, before a rank sleeps on the queue of all its peers (measured on tcp: sooner or later is slower)
-	hotSpins   = 16                    // first spins, without a pause
-	nap        = 10 * time.Millisecond // longest sleep, so that contexts are seen; failures ring the bell
+	checkEvery = 64                     // polls between looks at clock, context and failures
+	busyCheck  = 1024                   // polls between the same looks while data moves
+	blockAfter = 20                     // polls that yield, before a rank sleeps on the queue of all its peers (measured on tcp: sooner or later is slower)
+	hotSpins   = 16                     // first spins, without a pause
+	spinMost   = 200 * time.Microsecond // spinning that can end in a sleep on a queue
+	nap        = 10 * time.Millisecond  // longest sleep, so that contexts are seen; failures ring the bell
 	// stageNap is the sleep while a device copies: about what 1 MiB takes on PCIe 3, a small part of a window.
 	stageNap = 100 * time.Microsecond
 )
 
 // idle waits a little after the idle-th poll in a row that moved nothing.
 func (e *Engine) idle(ctx context.Context, timeout time.Duration, idle int) error {
-	if idle < e.wait.Spins {
-		if idle > hotSpins {
+	if idle < e.wait.Spins && !e.tires(idle) {
+		if idle > hotSpins && !e.wire { // a look at a completion queue takes longer than a pause
 			cpu.Pause(1)
 		}
 		return nil
 	}
 	if e.canWait {
-		if idle < e.wait.Spins+blockAfter {
+		if idle < e.wait.Spins+blockAfter && !e.tired {
 			e.wait.Yield()
 			return nil
 		}
@@ -75,6 +76,24 @@ func (e *Engine) idle(ctx context.Context, timeout time.Duration, idle int) erro
 	}
 	e.drowsy = true
 	return e.sleep()
+}
+
+// tires reports whether spinning has taken so long that the mesh's queue is to be slept on, if it can be. Polls
+// of a network card's queue take 0.1 µs, but elsewhere each may take many times that, and where the network
+// needs the processor, too, it is better left to it.
+func (e *Engine) tires(idle int) bool {
+	switch {
+	case !e.canWait:
+		return false
+	case idle == 1:
+		e.tired = false
+	case idle%checkEvery != 0 || e.tired:
+	case idle == checkEvery:
+		e.spun = time.Now()
+	default:
+		e.tired = time.Since(e.spun) > spinMost
+	}
+	return e.tired
 }
 
 // block looks for reasons to give up and sleeps on the queue that connects all peers: one system call,
