@@ -36,7 +36,7 @@ type perfOptions struct {
 }
 
 // perfCollectives are the programs of nccl-tests, and what it lacks.
-var perfCollectives = []string{"allreduce", "reduce", "broadcast", "allgather", "reducescatter", "gather", "scatter", "alltoall", "sendrecv", "pingpong", "scan", "exscan", "barrier"}
+var perfCollectives = []string{"allreduce", "reduce", "broadcast", "allgather", "reducescatter", "gather", "scatter", "alltoall", "sendrecv", "pingpong", "stream", "scan", "exscan", "barrier"}
 
 func perfCommand() *cobra.Command {
 	o := perfOptions{}
@@ -49,7 +49,7 @@ func perfCommand() *cobra.Command {
 			"With --ranks N it starts N processes of itself on this host; without, it takes its place from the\n" +
 			"launcher's environment. time is the mean of back-to-back calls on the slowest rank; size is the larger\n" +
 			"of a rank's buffers; busbw is algbw times 2(n-1)/n (allreduce), (n-1)/n (allgather, reducescatter,\n" +
-			"alltoall, gather, scatter) or 1. The exit code is not 0 if an element is wrong.",
+			"alltoall, gather, scatter) or 1. stream is one Send after the other from rank 0 to rank 1. The exit code is not 0 if an element is wrong.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Collective, o.Check, o.Args = args[0], check > 0, os.Args
@@ -62,8 +62,8 @@ func perfCommand() *cobra.Command {
 			if err := rankOptions(&o); err != nil {
 				return err
 			}
-			if o.Ranks == 1 && o.Collective == "pingpong" {
-				return fmt.Errorf("--ranks 1: pingpong needs two ranks")
+			if o.Ranks == 1 && o.pairwise() {
+				return fmt.Errorf("--ranks 1: %s needs two ranks", o.Collective)
 			}
 			if o.Ranks > 0 {
 				child := o
@@ -95,6 +95,9 @@ func perfCommand() *cobra.Command {
 	f.IntVar(&o.Ranks, "ranks", 0, "start this many ranks on this host")
 	return cmd
 }
+
+// pairwise reports whether the measurement is between ranks 0 and 1.
+func (o *perfOptions) pairwise() bool { return o.Collective == "pingpong" || o.Collective == "stream" }
 
 func (o *perfOptions) parse(minS, maxS, stepS, sizes string) (err error) {
 	if !slices.Contains(perfCollectives, o.Collective) {

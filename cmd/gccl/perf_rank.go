@@ -28,8 +28,8 @@ func perfRank(ctx context.Context, o *perfOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.Collective == "pingpong" && comm.Size() < 2 {
-		return errors.Join(errors.New("pingpong needs two ranks: use --ranks 2"), comm.Close())
+	if o.pairwise() && comm.Size() < 2 {
+		return errors.Join(fmt.Errorf("%s needs two ranks: use --ranks 2", o.Collective), comm.Close())
 	}
 	if o.Profile != "" && comm.Rank() == 0 {
 		f, err := os.Create(o.Profile)

@@ -158,6 +158,23 @@ func workFor(p *perf, size int) *work {
 			}
 			return pat.wrong(dst, 0, 1-me)
 		}
+	case "stream":
+		w.call = func(ctx context.Context) error {
+			switch me {
+			case 0:
+				return c.Send(ctx, src, 1)
+			case 1:
+				return c.Recv(ctx, dst, 0)
+			}
+			return nil
+		}
+		w.prepare = func(bool) { pat.spoil(false, dst); pat.put(src, 0, me) }
+		w.verify = func(bool) int {
+			if me != 1 {
+				return 0
+			}
+			return pat.wrong(dst, 0, 0)
+		}
 	case "barrier":
 		w.call = c.Barrier
 	}
