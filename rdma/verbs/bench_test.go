@@ -42,6 +42,7 @@ func (e *end) drain(t testing.TB, kind rdma.Kind, want int) {
 		e.scratch = make([]rdma.Completion, 16)
 	}
 	cs := e.scratch
+	var since time.Time
 	for spins := 0; want > 0; spins++ {
 		n, err := e.cq.Poll(cs)
 		if err != nil {
@@ -57,8 +58,16 @@ func (e *end) drain(t testing.TB, kind rdma.Kind, want int) {
 				want--
 			}
 		}
-		if n == 0 && spins%64 == 63 {
+		if n > 0 {
+			since = time.Time{}
+		} else if spins%64 == 63 {
 			runtime.Gosched()
+			if e.idle == nil {
+				continue
+			}
+			if since.IsZero() || e.idle(time.Since(since)) {
+				since = time.Now()
+			}
 		}
 	}
 }
@@ -167,7 +176,9 @@ func race(b *testing.B, x *end, f, g func()) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkBandwidth keeps up to 64 writes under way; compare with ib_write_bw.
+// BenchmarkBandwidth keeps up to 64 writes under way; compare with ib_write_bw. soft-RoCE of kernel 6.1 sometimes
+// forgets to go on sending until something is posted (it looks at its limit of 64 packets and asks to be woken in two
+// steps): an empty write does that, and is counted.
 func BenchmarkBandwidth(b *testing.B) {
 	for _, size := range []int{4 << 10, 64 << 10, 1 << 20, 4 << 20} {
 		b.Run(fmt.Sprintf("%dKiB", size>>10), func(b *testing.B) {
@@ -175,6 +186,15 @@ func BenchmarkBandwidth(b *testing.B) {
 			b.SetBytes(int64(size))
 			w := []rdma.Write{{Local: e.mem.Bytes(), Region: e.mem, Remote: e.remote, Signaled: true}}
 			depth := min(64, max(4, 8<<20/size))
+			kicks := 0
+			e.idle = func(silence time.Duration) bool {
+				if silence < 200*time.Millisecond {
+					return false
+				}
+				kicks++
+				_, err := e.ep.Post([]rdma.Write{{}})
+				return err == nil
+			}
 			b.ResetTimer()
 			for i := range b.N {
 				if i >= depth {
@@ -185,6 +205,7 @@ func BenchmarkBandwidth(b *testing.B) {
 				}
 			}
 			e.drain(b, rdma.Wrote, min(depth, b.N))
+			b.ReportMetric(float64(kicks), "kicks")
 		})
 	}
 }
