@@ -205,6 +205,14 @@ type DeviceMemory interface {
 	RegisterPeerMemory(addr uint64, n int) (Region, error)
 }
 
+// SparseDevice is a device that has memory to give of which much may stay unused (shm; tcp).
+type SparseDevice interface {
+	Device
+	// AllocSparse is Alloc of memory whose pages come when they are first touched, by this process or a
+	// peer. It fails if so much is not there now, which promises nothing for later.
+	AllocSparse(n int, purpose string) (Region, error)
+}
+
 // LoadStore is an endpoint whose peer's regions can be mapped into this process (shm; loopback).
 // Plain stores by the peer become visible through sync/atomic accesses, as between goroutines.
 type LoadStore interface {

@@ -1,7 +1,8 @@
 // Package hostmem gives memory outside the Go heap: anonymous pages, and pages that processes
 // share through a file descriptor (memfd). The garbage collector neither scans nor moves it, its
 // size is accounted by purpose (see [Stats]), and all of it is touched when it is made, so that a
-// lack of memory is an error here and not a killed process later.
+// lack of memory is an error here and not a killed process later. [Reserve] and [ReserveShared] give
+// memory of which most may never be used, and touch nothing.
 //
 // Shared blocks have no name in any file system: nothing is left behind by a killed process, and
 // the size of /dev/shm does not matter. Their pages are charged to the memory cgroup of the
@@ -30,6 +31,10 @@ var (
 
 // maxBytes bounds a block: 2⁴⁶ bytes is half of what x86-64 and arm64 can address.
 const maxBytes = 1 << 46
+
+// smallBlock is the longest block for which nobody looks how much memory there is, which takes longer than
+// making the block.
+const smallBlock = 64 << 10
 
 // Block is memory outside the Go heap. Its methods may be called from any goroutine.
 type Block struct {
@@ -61,6 +66,21 @@ func AllocShared(n int, purpose string) (*Block, error) {
 	return newBlock(n, Shared, purpose, newShared)
 }
 
+// Reserve is Alloc without pages: each comes when it is first touched. It fails if so much memory is not
+// there now, which promises nothing for later.
+func Reserve(n int, purpose string) (*Block, error) {
+	return newBlock(n, Anonymous, purpose, func(pages int) ([]byte, int, error) {
+		b, err := reserveAnonymous(pages)
+		return b, -1, err
+	})
+}
+
+// ReserveShared is AllocShared without pages, as Reserve is Alloc. A page is there for all processes once
+// one of them has touched it.
+func ReserveShared(n int, purpose string) (*Block, error) {
+	return newBlock(n, Shared, purpose, reserveShared)
+}
+
 // MapShared maps n bytes of a block that another process made by AllocShared, through its
 // descriptor, which stays the caller's. It trusts nothing: a descriptor that is not a memory file
 // of exactly the pages that n bytes need, sealed against resizing, is refused with ErrBadFile. Its pages
@@ -82,8 +102,10 @@ func newBlock(n int, kind Kind, purpose string, get func(pages int) ([]byte, int
 	if err != nil {
 		return nil, fmt.Errorf("hostmem: %s: %w", purpose, err)
 	}
-	if err := checkAvailable(pages); err != nil {
-		return nil, fmt.Errorf("hostmem: %s for %s: %w", Size(n), purpose, err)
+	if pages > smallBlock {
+		if err := checkAvailable(pages); err != nil {
+			return nil, fmt.Errorf("hostmem: %s for %s: %w", Size(n), purpose, err)
+		}
 	}
 	b, fd, err := get(pages)
 	if err != nil {

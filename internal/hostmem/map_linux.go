@@ -15,10 +15,18 @@ const hugePage = 2 << 20
 // mapping (memfd_create(2), "File sealing").
 const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
-func mapAnonymous(n int) ([]byte, error) {
+func reserveAnonymous(n int) ([]byte, error) {
 	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
 		return nil, noMemory("mmap", err)
+	}
+	return b, nil
+}
+
+func mapAnonymous(n int) ([]byte, error) {
+	b, err := reserveAnonymous(n)
+	if err != nil {
+		return nil, err
 	}
 	err = prepare(b)
 	if errors.Is(err, unix.EINVAL) {
@@ -46,14 +54,19 @@ func visit(b []byte) {
 	}
 }
 
-func newShared(n int) ([]byte, int, error) {
+func newShared(n int) ([]byte, int, error) { return makeShared(n, fillShared) }
+
+func reserveShared(n int) ([]byte, int, error) { return makeShared(n, sizeShared) }
+
+// makeShared makes a memory file, of which size maps n bytes.
+func makeShared(n int, size func(fd, n int) ([]byte, error)) ([]byte, int, error) {
 	fd, err := retry(func() (int, error) {
 		return unix.MemfdCreate("gccl", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	})
 	if err != nil {
 		return nil, -1, fmt.Errorf("memfd_create: %w", err)
 	}
-	b, err := fillShared(fd, n)
+	b, err := size(fd, n)
 	if err != nil {
 		_ = closeFile(fd)
 		return nil, -1, err
@@ -61,7 +74,8 @@ func newShared(n int) ([]byte, int, error) {
 	return b, fd, nil
 }
 
-func fillShared(fd, n int) ([]byte, error) {
+// sizeShared gives a memory file its size for ever.
+func sizeShared(fd, n int) ([]byte, error) {
 	if _, err := retry(func() (int, error) { return 0, unix.Ftruncate(fd, int64(n)) }); err != nil {
 		return nil, noMemory("ftruncate", err)
 	}
@@ -71,6 +85,14 @@ func fillShared(fd, n int) ([]byte, error) {
 	b, err := unix.Mmap(fd, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {
 		return nil, noMemory("mmap", err)
+	}
+	return b, nil
+}
+
+func fillShared(fd, n int) ([]byte, error) {
+	b, err := sizeShared(fd, n)
+	if err != nil {
+		return nil, err
 	}
 	err = prepare(b)
 	if errors.Is(err, unix.EINVAL) {

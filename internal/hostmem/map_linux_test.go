@@ -84,6 +84,27 @@ func TestSharedFileCannotBeResizedAndIsNotInherited(t *testing.T) {
 	}
 }
 
+// Memory that is reserved takes no page before it is touched, by whomever.
+func TestReservedMemoryHasNoPages(t *testing.T) {
+	a, err := ReserveShared(8*PageSize, "test")
+	require.NoError(t, err)
+	defer a.Close()
+	b, err := MapShared(a.m.fd, 8*PageSize, "test peer")
+	require.NoError(t, err)
+	defer b.Close()
+	b.Bytes()[5*PageSize] = 42
+	var st unix.Stat_t
+	require.NoError(t, unix.Fstat(a.m.fd, &st))
+	require.EqualValues(t, PageSize, st.Blocks*512)
+	require.Equal(t, byte(42), a.Bytes()[5*PageSize])
+
+	private, err := Reserve(4*PageSize, "test")
+	require.NoError(t, err)
+	defer private.Close()
+	private.Bytes()[3*PageSize] = 1
+	require.Equal(t, []bool{false, false, false, true}, present(t, private.Bytes()))
+}
+
 // A peer may send any descriptor: none of these may be mapped, least of all one that can shrink.
 func TestForeignFilesAreRefused(t *testing.T) {
 	memfd := func(flags int, size int64, seal int) int {

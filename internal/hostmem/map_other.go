@@ -8,10 +8,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func mapAnonymous(n int) ([]byte, error) {
+func reserveAnonymous(n int) ([]byte, error) {
 	b, err := unix.Mmap(-1, 0, n, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON)
 	if err != nil {
 		return nil, fmt.Errorf("%w: mmap: %w", ErrNoMemory, err)
+	}
+	return b, nil
+}
+
+func mapAnonymous(n int) ([]byte, error) {
+	b, err := reserveAnonymous(n)
+	if err != nil {
+		return nil, err
 	}
 	for off := 0; off < n; off += PageSize {
 		b[off] = 0
@@ -20,6 +28,8 @@ func mapAnonymous(n int) ([]byte, error) {
 }
 
 func newShared(int) ([]byte, int, error) { return nil, -1, ErrUnsupported }
+
+func reserveShared(int) ([]byte, int, error) { return nil, -1, ErrUnsupported }
 
 func mapShared(int, int) ([]byte, error) { return nil, ErrUnsupported }
 

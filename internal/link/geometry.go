@@ -61,6 +61,9 @@ func (g Geometry) sectionBytes() int {
 	return (noticeBytes + g.Lanes*g.laneBytes() + 4095) &^ 4095
 }
 
+// touchedBytes is the part of a section that is the board and the first lanes.
+func (g Geometry) touchedBytes(lanes int) int { return noticeBytes + lanes*g.laneBytes() }
+
 // Offsets inside a section: over mapped memory all headers, then all payloads; over posted writes slot by slot.
 func (g Geometry) creditOffset(lane int) int { return noticeBytes + lane*g.laneBytes() }
 func (g Geometry) headerOffset(lane, i int) int {

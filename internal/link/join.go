@@ -48,7 +48,7 @@ func (m *Mesh) Join(ranks []int) (*Joining, error) {
 		if err := m.open(pt); err != nil {
 			return nil, errors.Join(err, j.Abandon())
 		}
-		m.touch(pt, m.touched)
+		m.touch(pt)
 	}
 	return j, nil
 }
@@ -58,7 +58,7 @@ func (m *Mesh) open(pt *port) (err error) {
 	if pt.cq, err = pt.dev.NewCQ(len(pt.peers)*(m.geo.recvDepth()+m.geo.Lanes*m.geo.Slots+maxBeats), m.bell.Ring); err != nil {
 		return fmt.Errorf("completion queue on %s: %w", name, err)
 	}
-	if pt.arena, err = pt.dev.Alloc(m.geo.ArenaBytes(len(pt.peers)), "ring buffers"); err != nil {
+	if pt.arena, err = alloc(pt.dev, m.geo.ArenaBytes(len(pt.peers)), "ring buffers"); err != nil {
 		return fmt.Errorf("ring buffers on %s: %w", name, err)
 	}
 	for i, p := range pt.peers {
@@ -74,14 +74,34 @@ func (m *Mesh) open(pt *port) (err error) {
 	return nil
 }
 
-// touch writes to every page of the first lanes' rings. Nobody else has the memory yet.
-func (m *Mesh) touch(pt *port, lanes int) {
-	const page = 4096
-	for i := range pt.peers {
-		section := pt.arena.Bytes()[page+i*m.geo.sectionBytes():]
-		for off := 0; off < noticeBytes+lanes*m.geo.laneBytes(); off += page {
-			section[off] = 0
+// alloc gets memory of which many pages may never be used: the lanes beyond the first, and the rings
+// between ranks that only ever send a few bytes.
+func alloc(dev rdma.Device, n int, purpose string) (rdma.Region, error) {
+	if sparse, ok := dev.(rdma.SparseDevice); ok {
+		return sparse.AllocSparse(n, purpose)
+	}
+	return dev.Alloc(n, purpose)
+}
+
+// wireTouch is the most that is visited of rings for posted writes. They are longer than mapped ones: with
+// many peers it takes seconds, and most of their pages may never be used.
+const wireTouch = 16 << 20
+
+// touch visits the pages of the first lanes' rings.
+func (m *Mesh) touch(pt *port) {
+	n := m.geo.touchedBytes(m.touched)
+	for _, p := range pt.peers {
+		if p.mappable() || n*len(pt.peers) <= wireTouch {
+			visit(p.section[:n])
 		}
+	}
+}
+
+// visit touches every page of memory whose words others may be changing. It gives the page to this
+// process, and under a hypervisor that shadows page tables costs another fault, of 8 µs, for each.
+func visit(b []byte) {
+	for off := 0; off < len(b); off += 4096 {
+		wordAt(b[off:]).Add(0)
 	}
 }
 

@@ -110,14 +110,15 @@ func (p *Peer) connect(ctx context.Context, addr []byte, remote rdma.RemoteRegio
 	if err := p.endpoint.Connect(ctx, addr); err != nil {
 		return fmt.Errorf("connect to rank %d over %s: %w", p.Rank, p.Provider, err)
 	}
-	if ls, ok := p.endpoint.(rdma.LoadStore); ok && !p.mesh.noMap {
+	if p.mappable() {
+		ls := p.endpoint.(rdma.LoadStore)
 		b, err := ls.Map(ctx, remote)
 		if err != nil {
 			return fmt.Errorf("map the ring buffers of rank %d: %w", p.Rank, err)
 		}
 		p.watch.word = wordAt(b)
 		p.memory, p.mapped = ls, b[base:][:g.sectionBytes()]
-		if err := p.populate(p.mapped); err != nil { // the other sections are other ranks'
+		if err := p.populate(p.mapped[:g.touchedBytes(p.mesh.touched)]); err != nil { // the other sections are other ranks'
 			return fmt.Errorf("map the ring buffers of rank %d: %w", p.Rank, err)
 		}
 		p.connectMemory()
@@ -128,6 +129,12 @@ func (p *Peer) connect(ctx context.Context, addr []byte, remote rdma.RemoteRegio
 		p.checked()
 	}
 	return nil
+}
+
+// mappable says whether the peer and this rank are to use each other's memory.
+func (p *Peer) mappable() bool {
+	_, ok := p.endpoint.(rdma.LoadStore)
+	return ok && !p.mesh.noMap
 }
 
 func (p *Peer) connectMemory() {

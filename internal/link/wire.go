@@ -63,7 +63,7 @@ func (g Geometry) recvDepth() int { return g.Lanes*(g.Slots+creditBatch+1) + 1 }
 
 func (p *Peer) connectWire() error {
 	g := p.mesh.geo
-	st, err := p.port.dev.Alloc(g.sectionBytes(), fmt.Sprintf("staging for rank %d", p.Rank))
+	st, err := alloc(p.port.dev, g.sectionBytes(), fmt.Sprintf("staging for rank %d", p.Rank))
 	if err != nil {
 		return fmt.Errorf("staging memory for rank %d: %w", p.Rank, err)
 	}

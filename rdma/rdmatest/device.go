@@ -13,6 +13,7 @@ import (
 var deviceTests = []test{
 	{"AttrIsFilled", testAttr},
 	{"AllocIsZeroedAndAligned", testAlloc},
+	{"SparseMemoryIsMemory", testSparse},
 	{"RegionsHaveDifferentKeys", testKeys},
 	{"RegisterIsTheCallersMemory", testRegister},
 	{"CloseIsIdempotentAndFinal", testDeviceClose},
@@ -50,6 +51,40 @@ func testAlloc(t *testing.T, f Factory) {
 	r, err := d.Alloc(1<<20, "rdmatest again")
 	require.NoError(t, err)
 	assert.Equal(t, make([]byte, 1<<20), r.Bytes())
+}
+
+// Memory without pages serves as any other.
+func testSparse(t *testing.T, f Factory) {
+	a, b := newPair(t, f, rdma.EndpointOptions{})
+	sparse, ok := b.dev.(rdma.SparseDevice)
+	if !ok {
+		t.Skip("no memory without pages")
+	}
+	const n = 1<<20 + 1
+	r, err := sparse.AllocSparse(n, "rdmatest sparse")
+	require.NoError(t, err)
+	require.Len(t, r.Bytes(), n)
+	assert.Zero(t, address(r.Bytes())%uintptr(os.Getpagesize()))
+	src := pattern(5000, 1)
+	copy(a.mem.Bytes(), src)
+	require.NoError(t, a.post(rdma.Write{Local: a.mem.Bytes()[:len(src)], Region: a.mem, Remote: r.Remote(),
+		Offset: uint64(n - len(src)), HasImm: true, Signaled: true}))
+	require.NoError(t, a.pollUntil("the write", func() bool {
+		_, err := b.poll()
+		return err != nil || len(a.wrote) > 0 && len(b.received) > 0
+	}))
+	require.NoError(t, a.takeWrote(t, 1)[0].Err)
+	b.takeReceived(t, 1)
+	assert.Equal(t, src, r.Bytes()[n-len(src):])
+	assert.Equal(t, make([]byte, n-len(src)), r.Bytes()[:n-len(src)])
+	if ls, ok := a.ep.(rdma.LoadStore); ok {
+		m, err := ls.Map(t.Context(), r.Remote())
+		require.NoError(t, err)
+		assert.Equal(t, src, m[n-len(src):])
+		m[7] = 1
+		assert.Equal(t, byte(1), r.Bytes()[7])
+	}
+	require.NoError(t, r.Close())
 }
 
 func testKeys(t *testing.T, f Factory) {

@@ -32,11 +32,20 @@ type region struct {
 // Alloc implements rdma.Device: shared memory, with huge pages where the kernel gives them to memory
 // files (/sys/kernel/mm/transparent_hugepage/shmem_enabled).
 func (d *Device) Alloc(n int, purpose string) (rdma.Region, error) {
+	return d.alloc(n, purpose, hostmem.AllocShared)
+}
+
+// AllocSparse implements rdma.SparseDevice.
+func (d *Device) AllocSparse(n int, purpose string) (rdma.Region, error) {
+	return d.alloc(n, purpose, hostmem.ReserveShared)
+}
+
+func (d *Device) alloc(n int, purpose string, get func(int, string) (*hostmem.Block, error)) (rdma.Region, error) {
 	if n < 0 || n > 1<<46 {
 		return nil, fmt.Errorf("shm: region of %d bytes is impossible", n)
 	}
 	state, total := regionFileBytes(n)
-	mem, err := hostmem.AllocShared(total, purpose)
+	mem, err := get(total, purpose)
 	if err != nil {
 		return nil, fmt.Errorf("shm: %w", err)
 	}

@@ -35,10 +35,19 @@ type region struct {
 
 // Alloc returns memory of its own pages, see hostmem.
 func (d *device) Alloc(n int, purpose string) (rdma.Region, error) {
+	return d.alloc(n, purpose, hostmem.Alloc)
+}
+
+// AllocSparse implements rdma.SparseDevice.
+func (d *device) AllocSparse(n int, purpose string) (rdma.Region, error) {
+	return d.alloc(n, purpose, hostmem.Reserve)
+}
+
+func (d *device) alloc(n int, purpose string, get func(int, string) (*hostmem.Block, error)) (rdma.Region, error) {
 	if n <= 0 {
 		return nil, fmt.Errorf("tcp: alloc %q: %d bytes", purpose, n)
 	}
-	block, err := hostmem.Alloc(n, purpose)
+	block, err := get(n, purpose)
 	if err != nil {
 		return nil, fmt.Errorf("tcp: %w", err)
 	}

@@ -1,0 +1,63 @@
+package link
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/gccl/gccl/rdma"
+	"github.com/gccl/gccl/rdma/shm"
+	"github.com/stretchr/testify/require"
+)
+
+// residentShared is how much shared memory the page tables of this process hold.
+func residentShared(t *testing.T) int {
+	b, err := os.ReadFile("/proc/self/status")
+	require.NoError(t, err)
+	for line := range strings.Lines(string(b)) {
+		if rest, ok := strings.CutPrefix(line, "RssShmem:"); ok {
+			kb, err := strconv.Atoi(strings.Fields(rest)[0])
+			require.NoError(t, err)
+			return kb << 10
+		}
+	}
+	t.Fatal("no RssShmem")
+	return 0
+}
+
+// Ranks that share memory touch the rings between them, of the first lanes, from both ends: not the other
+// lanes, and not what the peers share with others.
+func TestMeshTouchesItsOwnRings(t *testing.T) {
+	const size = 6
+	g := Geometry{Lanes: 5, Slots: 16, SlotBytes: 16 << 10}
+	before := residentShared(t)
+	meshes := make([]*Mesh, size)
+	blobs := make([][]byte, size)
+	for r := range meshes {
+		dev, err := shm.New(shm.Options{})
+		require.NoError(t, err)
+		defer dev.Close()
+		meshes[r], err = New(Config{Rank: r, Size: size, Geometry: g, Bell: NewBell(), Touch: 1,
+			Device: func(int) rdma.Device { return dev }, Describe: func(r int) string { return fmt.Sprintf("rank %d", r) }})
+		require.NoError(t, err)
+		defer meshes[r].Close()
+		blobs[r] = meshes[r].Blob()
+	}
+	var all sync.WaitGroup
+	for _, m := range meshes {
+		all.Go(func() {
+			if err := m.Connect(context.Background(), blobs); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	const others = 64 << 10 // per pair: boards, completion rings, and pages that begin in another ring
+	touched := residentShared(t) - before
+	require.Less(t, touched, 2*size*(size-1)*(g.laneBytes()+others))
+	require.Greater(t, touched, 2*size*(size-1)*g.laneBytes(), "the first messages pay for no page")
+}
