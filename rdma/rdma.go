@@ -43,6 +43,9 @@ type Attr struct {
 	// Autonomous says that posted writes go on by themselves. Otherwise (a software provider that
 	// works in its user's time) they need Poll, here and at the peer, to make progress.
 	Autonomous bool
+	// Landed says that a write completes here when the peer has landed it, which takes Polls of the peer's if
+	// writes are not Autonomous. Otherwise a completion may say no more than that Local is free.
+	Landed bool
 	// LazySignal says that before LoadStore.Signal a store with release semantics suffices
 	// (internal/cpu.StoreRelease), because a peer's Bell.Arm makes such stores visible.
 	LazySignal bool

@@ -67,6 +67,7 @@ func testConnectLater(t *testing.T, f Factory) {
 		g.Go(func() error { return b.ep.Connect(ctx, a.ep.Address()) })
 		require.NoError(t, g.Wait())
 		cancel()
+		meet(a, b)
 		b.send(t, a, []byte("first from the later one"), 1)
 		a.send(t, b, []byte("and back"), 2)
 	}

@@ -34,6 +34,10 @@ type side struct {
 
 	received, wrote []rdma.Completion // polled and not yet asked for
 	scratch         []rdma.Completion
+
+	peer *side // whose polls this side's writes wait for (rdma.Attr.Landed)
+	mu   sync.Mutex
+	kept []rdma.Completion // polled by the peer
 }
 
 // lostLog records the calls of one OnLost.
@@ -126,7 +130,38 @@ func pairOn(t *testing.T, da, db rdma.Device, opts rdma.EndpointOptions) (a, b *
 	b, err = newSide(db, opts)
 	require.NoError(t, err)
 	require.NoError(t, connect(t.Context(), a.ep, b.ep))
+	meet(a, b)
 	return a, b
+}
+
+// meet has two sides poll each other's queues where their writes need it.
+func meet(a, b *side) {
+	if at := a.dev.Attr(); at.Landed && !at.Autonomous {
+		a.peer, b.peer = b, a
+	}
+}
+
+// pollInto is the queue's Poll, after what the peer has polled.
+func (s *side) pollInto(cs []rdma.Completion) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := copy(cs, s.kept); n > 0 {
+		s.kept = s.kept[n:]
+		return n, nil
+	}
+	return s.cq.Poll(cs)
+}
+
+// drivePeer polls the peer's queue if this side's writes need it and nobody else does.
+func (s *side) drivePeer() {
+	p := s.peer
+	if p == nil || !p.mu.TryLock() {
+		return
+	}
+	defer p.mu.Unlock()
+	cs := make([]rdma.Completion, 32)
+	n, _ := p.cq.Poll(cs)
+	p.kept = append(p.kept, cs[:n]...)
 }
 
 // connect pairs two endpoints, both at once.
@@ -141,7 +176,7 @@ func connect(ctx context.Context, a, b rdma.Endpoint) error {
 
 // poll moves what there is from the queue into the lists.
 func (s *side) poll() (int, error) {
-	n, err := s.cq.Poll(s.scratch)
+	n, err := s.pollInto(s.scratch)
 	for _, c := range s.scratch[:n] {
 		switch c.Kind {
 		case rdma.Received:
@@ -159,6 +194,7 @@ func (s *side) poll() (int, error) {
 func (s *side) pollUntil(what string, cond func() bool) error {
 	deadline := time.Now().Add(Limit)
 	for idle := 0; !cond(); {
+		s.drivePeer()
 		n, err := s.poll()
 		if err != nil {
 			return fmt.Errorf("poll: %w", err)
@@ -218,6 +254,7 @@ func (s *side) post(ws ...rdma.Write) error {
 		if len(ws) == 0 {
 			break
 		}
+		s.drivePeer()
 		if _, err := s.poll(); err != nil {
 			return err
 		}

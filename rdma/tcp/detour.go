@@ -69,6 +69,16 @@ func (d *detours) take(h *header) (dst []byte, round uint32) {
 	return x.dst[:h.length], d.round
 }
 
+// giveBack undoes a take, for a write that was not stored to its end and comes again.
+func (d *detours) giveBack(addr uint64, round uint32) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if x, ok := d.to[addr]; ok && d.round == round {
+		x.got = -1
+		d.to[addr] = x
+	}
+}
+
 // over reports whether detours taken in a round have been ended by Restore.
 func (d *detours) over(round uint32) bool {
 	d.mu.Lock()

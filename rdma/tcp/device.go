@@ -109,6 +109,7 @@ func attributes(opts Options, locals []localAddr) rdma.Attr {
 		MaxPosted:  opts.MaxPosted,
 		MaxInline:  maxInline,
 		AnyLocal:   true,
+		Landed:     opts.Sockets > 1,
 	}
 	var names []string
 	for _, l := range locals {

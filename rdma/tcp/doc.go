@@ -5,8 +5,8 @@
 // Progress. All work is done inside [rdma.CQ] Poll and [rdma.Endpoint] Post, by the caller's
 // goroutine, on non-blocking sockets. A process that polls no queue lands no bytes: its peers'
 // writes fill the socket buffers and then their Posts take fewer writes, and memory stays bounded
-// on both sides. A signaled write completes when the kernel has taken all of its bytes, so its
-// Local may be reused; it says nothing about the peer.
+// on both sides. With one socket a signaled write completes when the kernel has taken all of
+// its bytes, so its Local may be reused; it says nothing about the peer.
 //
 // Waiting. An armed queue hands its sockets to one goroutine, which sleeps in the runtime's poller.
 // The ring function then means "Poll may make progress": a poll after it can still find
@@ -23,7 +23,9 @@
 // not polled for a while, since it counts the time of a closed window (tcp(7)).
 //
 // Several sockets per endpoint (Options.Sockets) share the pieces of long writes. The receiver lands
-// one write after the other, whichever sockets their pieces come by.
+// one write after the other, whichever sockets their pieces come by. A socket that fails is given up by both
+// ends, and what it had not delivered is sent again by the others; for that a write completes when
+// the peer has landed it, see package rail and rdma.Attr.Landed.
 //
 // The wire format is specified in docs/wire-tcp.md.
 package tcp

@@ -36,7 +36,8 @@ type endpoint struct {
 	pair   pairing
 
 	label string  // of the connection, for messages; set by start
-	lanes []*lane // set by start, under tx.mu
+	lanes []*lane // the open ones; set by start and changed under the queue's mu and tx.mu
+	rails *rails  // with several sockets; set by start
 
 	tx   transmitter
 	rx   receiver
@@ -48,8 +49,10 @@ type endpoint struct {
 type lane struct {
 	e     *endpoint
 	index int
+	lead  bool  // the first open one of its endpoint: takes short writes
 	slot  int32 // in the queue
 	fd    int
+	path  string // its two addresses
 	relay *relay // under TLS
 	out   outLane
 	in    inLane
@@ -124,6 +127,9 @@ func (e *endpoint) attach(lanes []*lane) error {
 		return err
 	}
 	e.lanes = lanes
+	if lanes[0].lead = true; len(lanes) > 1 {
+		e.rails = newRails(len(lanes))
+	}
 	return nil
 }
 
@@ -174,8 +180,8 @@ func (e *endpoint) tell(cause error) {
 // lost describes what was seen on a lane.
 func (e *endpoint) lost(l *lane, what error) error {
 	where := e.label
-	if len(e.lanes) > 1 {
-		where = fmt.Sprintf("%s (socket %d)", where, l.index)
+	if e.rails != nil {
+		where = fmt.Sprintf("%s (socket %d)", l.path, l.index)
 	}
 	if l.relay != nil {
 		if err := l.relay.cause(); err != nil {
@@ -193,9 +199,9 @@ var (
 
 // newLane takes over a paired connection.
 func newLane(e *endpoint, index int, p *partner) (*lane, error) {
-	l := &lane{e: e, index: index, fd: -1}
+	l := &lane{e: e, index: index, fd: -1, path: fmt.Sprintf("%v to %v", p.tcp.LocalAddr(), p.tcp.RemoteAddr())}
 	if index == 0 {
-		e.label = fmt.Sprintf("%v to %v", p.tcp.LocalAddr(), p.tcp.RemoteAddr())
+		e.label = l.path
 	}
 	if err := keepAlive(p.tcp, e.dev.opts.DeadAfter); err != nil {
 		return nil, err

@@ -20,12 +20,18 @@ const (
 	frameWrite frameType = 1 // a piece of a write
 	frameFail  frameType = 2 // the sender refuses the peer's frames and ends the connection
 	frameBye   frameType = 3 // the sender has closed its endpoint
+
+	// With several sockets only, see package rail: seq is a number of writes.
+	frameLanded frameType = 4 // so many have landed
+	frameLost   frameType = 5 // the sender has given up the sockets imm; so many had landed
+	frameAgain  frameType = 6 // what follows on this socket begins again there, for the imm-th time
 )
 
 // Flags of a write frame.
 const (
 	flagImm      = 1 << 0 // the write completes at the receiver, with imm
 	flagChecksum = 1 << 1 // crc is that of the payload
+	flagAck      = 1 << 2 // the sender waits to be told that the write has landed
 )
 
 // failCode says what a frameFail refuses.
@@ -46,7 +52,7 @@ var errFrame = errors.New("malformed frame")
 type header struct {
 	kind   frameType
 	flags  uint8
-	imm    uint32 // of a frameFail: the failCode
+	imm    uint32 // of other frames: see there; of a frameFail: the failCode
 	key    uint64
 	addr   uint64 // in the region's own count of addresses
 	length uint32 // payload bytes of this frame
@@ -93,12 +99,12 @@ func (h *header) parse(b []byte) error {
 	switch h.kind {
 	case frameWrite:
 		switch {
-		case h.flags&^(flagImm|flagChecksum) != 0:
+		case h.flags&^(flagImm|flagChecksum|flagAck) != 0:
 			return fmt.Errorf("%w: flags %#02x", errFrame, h.flags)
 		case h.length > h.total || h.total > maxMessage || (h.length == 0 && h.total != 0):
 			return fmt.Errorf("%w: piece of %d bytes of a write of %d", errFrame, h.length, h.total)
 		}
-	case frameFail, frameBye:
+	case frameFail, frameBye, frameLanded, frameLost, frameAgain:
 		if h.flags != 0 || h.length != 0 || h.total != 0 {
 			return fmt.Errorf("%w: type %d with flags %#02x, length %d", errFrame, h.kind, h.flags, h.length)
 		}

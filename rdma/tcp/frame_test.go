@@ -49,8 +49,11 @@ func TestHeaderDamage(t *testing.T) {
 func TestHeaderContents(t *testing.T) {
 	for name, h := range map[string]header{
 		"type 0":               {},
-		"type 4":               {kind: 4},
-		"unknown flag":         {kind: frameWrite, flags: 4},
+		"type 7":               {kind: 7},
+		"unknown flag":         {kind: frameWrite, flags: 8},
+		"landed with flags":    {kind: frameLanded, flags: flagAck},
+		"lost with length":     {kind: frameLost, length: 1, total: 1},
+		"again with total":     {kind: frameAgain, total: 1},
 		"piece beyond total":   {kind: frameWrite, length: 6, total: 5},
 		"empty piece":          {kind: frameWrite, length: 0, total: 5},
 		"too long":             {kind: frameWrite, length: 1, total: maxMessage + 1},
@@ -81,7 +84,7 @@ func FuzzHeader(f *testing.F) {
 		if h.parse(b) != nil {
 			return
 		}
-		if h.length > h.total || h.total > maxMessage || h.kind < frameWrite || h.kind > frameBye {
+		if h.length > h.total || h.total > maxMessage || h.kind < frameWrite || h.kind > frameAgain {
 			t.Fatalf("accepted %+v", h)
 		}
 		again := make([]byte, headerLen)

@@ -29,26 +29,26 @@ type quiet struct {
 // livenessPeriod is how often the counters are looked at.
 func (d *device) livenessPeriod() time.Duration { return d.opts.DeadAfter / 12 }
 
-// watchSilence breaks the endpoints whose peers' kernels have not answered for half of DeadAfter. It
+// watchSilence gives up the connections whose peers' kernels have not answered for half of DeadAfter. It
 // runs every livenessPeriod.
 func (d *device) watchSilence() {
 	if d.ctx.Err() != nil {
 		return
 	}
 	for _, e := range d.snapshot() {
-		if cause := e.silence(time.Now()); cause != nil {
-			e.lose(cause)
+		for l, what := e.silence(time.Now()); l != nil; l, what = e.silence(time.Now()) {
+			e.loseLane(l, what)
 		}
 	}
 	time.AfterFunc(d.livenessPeriod(), d.watchSilence)
 }
 
-// silence returns why the peer's host is taken for dead, or nil.
-func (e *endpoint) silence(now time.Time) error {
+// silence returns a lane over which the peer's host is taken for dead, and why, or nil.
+func (e *endpoint) silence(now time.Time) (*lane, error) {
 	e.tx.mu.Lock()
 	defer e.tx.mu.Unlock()
 	if e.tx.closed || e.tx.err != nil {
-		return nil
+		return nil, nil
 	}
 	for _, l := range e.lanes {
 		// Retransmits counts timeouts since the last acknowledgement, Probes the unanswered probes of
@@ -67,11 +67,11 @@ func (e *endpoint) silence(now time.Time) error {
 		case l.quiet.since.IsZero():
 			l.quiet.since = now
 		case now.Sub(l.quiet.since) >= e.dev.opts.DeadAfter/2:
-			return e.lost(l, fmt.Errorf("the host has not answered for about %v (%d retransmissions, %d probes): %w",
-				now.Sub(l.quiet.since).Round(100*time.Millisecond), retransmits, probes, unix.ETIMEDOUT))
+			return l, fmt.Errorf("the host has not answered for about %v (%d retransmissions, %d probes): %w",
+				now.Sub(l.quiet.since).Round(100*time.Millisecond), retransmits, probes, unix.ETIMEDOUT)
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // withTCP calls f with the TCP socket, which under TLS is not the lane's.

@@ -43,7 +43,7 @@ type Options struct {
 	// Headers are always protected.
 	Checksum bool
 	// Sockets is how many sockets an endpoint uses for long writes, at most 16. The smaller number
-	// of both ends counts. 0 means 1.
+	// of both ends counts. With 2 or more a socket that fails is made up for by the others. 0 means 1.
 	Sockets int
 	// DeadAfter is after how much silence a host that should answer is taken for dead. A
 	// process that is alive and does nothing is not silent: its kernel answers. 0 means 3 s, the
@@ -51,7 +51,8 @@ type Options struct {
 	DeadAfter time.Duration
 	// MaxPosted is how many writes an endpoint holds, a power of two. 0 means 256.
 	MaxPosted int
-	// Log receives what no caller could be told: strangers on the listening port. nil: nowhere.
+	// Log receives what no caller could be told: strangers on the listening port, sockets that were lost
+	// while others went on. nil: nowhere.
 	Log *zap.Logger
 }
 

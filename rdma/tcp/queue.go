@@ -54,6 +54,7 @@ type queue struct {
 	listening bool // as an armed queue
 	hot       []*lane
 	ended     []ending // to be told when mu is free
+	upset     []upset  // what has happened to rails
 	in        int
 	out       int
 	events    [64]unix.EpollEvent
@@ -244,7 +245,7 @@ func (q *queue) Poll(cs []rdma.Completion) (int, error) {
 func (q *queue) harvestLocked(cs []rdma.Completion) int {
 	n := 0
 	for _, l := range q.lanes {
-		if t := &l.e.tx; l.index == 0 && t.harvest.Load() {
+		if t := &l.e.tx; l.lead && t.harvest.Load() {
 			t.mu.Lock()
 			n += t.harvestLocked(cs[n:])
 			t.settleLocked()
@@ -256,14 +257,20 @@ func (q *queue) harvestLocked(cs []rdma.Completion) int {
 
 // sendLocked goes on sending where sockets take more.
 func (q *queue) sendLocked() {
+	if len(q.upset) > 0 {
+		q.mendLocked()
+	}
 	if q.blocked.Load() > 0 {
 		q.unblockLocked()
 	}
 	for _, l := range q.lanes {
-		if t := &l.e.tx; l.index == 0 && t.wants.Load() {
+		if t := &l.e.tx; l.lead && t.wants.Load() {
 			t.mu.Lock()
 			t.pumpLocked()
 			t.settleLocked()
+			if l.e.rails != nil {
+				q.stuckLocked(l.e)
+			}
 			stuck := t.stuck
 			if t.err != nil {
 				stuck = 0
@@ -280,6 +287,9 @@ func (q *queue) sendLocked() {
 				q.ended = append(q.ended, ending{l.e, l.broken(stuck)})
 			}
 		}
+	}
+	if len(q.upset) > 0 {
+		q.mendLocked()
 	}
 }
 

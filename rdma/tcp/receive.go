@@ -46,6 +46,8 @@ type inLane struct {
 	diverted bool
 	eof      bool          // the stream has ended,
 	errno    syscall.Errno // like this
+	over     bool          // it ends, as the watcher has seen,
+	skip     int           // bytes of a dropped frame that are next
 	idle     int           // reads in a row that found nothing
 	hot      bool          // polled directly, see queue
 	listed   bool          // in the in set of the queue
@@ -58,6 +60,7 @@ const (
 	inHeader  inState = iota // a header is next
 	inParked                 // h belongs to a later write than is being landed
 	inPayload                // bytes for left are next
+	inSkip                   // skip bytes are next that nobody wants
 )
 
 // outcome is why a step of receiving ended.
@@ -114,7 +117,7 @@ func (l *lane) read() (got, asked int, errno syscall.Errno) {
 	in.w = copy(in.buf, in.buf[in.r:in.w])
 	in.r = 0
 	limit := len(in.buf)
-	if in.h.length >= inBuffer { // the next frame is likely to be as long
+	if in.h.length >= inBuffer && in.state != inSkip { // the next frame is likely to be as long
 		limit = inLongBuffer
 	}
 	space := in.buf[in.w:max(in.w, limit)]
@@ -162,10 +165,23 @@ func (l *lane) land(cs []rdma.Completion) (n int, end outcome, cause error) {
 				return n, ended, cause
 			}
 		case inParked:
+			if l.e.rails != nil {
+				if wait, cause := l.unpark(); wait || cause != nil {
+					return n, waiting, cause
+				}
+				continue
+			}
 			if in.h.seq != l.e.rx.seq {
 				return n, waiting, nil
 			}
 			in.state = inPayload
+		case inSkip:
+			k := min(in.skip, in.w-in.r)
+			in.r += k
+			if in.skip -= k; in.skip > 0 {
+				return n, more, nil
+			}
+			in.state = inHeader
 		case inPayload:
 			if cause = l.copyIn(); cause != nil {
 				return n, ended, cause
@@ -197,6 +213,9 @@ func (l *lane) begin() error {
 	case frameFail:
 		return l.refused()
 	}
+	if done, err := l.beginRail(); done {
+		return err
+	}
 	if h.length > 0 {
 		r, err := e.dev.regions.find(h.key, h.addr, uint64(h.length))
 		if err != nil {
@@ -211,7 +230,7 @@ func (l *lane) begin() error {
 		in.region, in.left, in.diverted = &nowhere, nil, false
 	}
 	in.state, in.crc = inParked, 0
-	if h.seq < e.rx.seq || (len(e.lanes) == 1 && h.seq != e.rx.seq) {
+	if e.rails == nil && h.seq != e.rx.seq {
 		return l.refuse(failProtocol, fmt.Errorf("%w: write %d when %d is expected", errFrame, h.seq, e.rx.seq))
 	}
 	return nil
@@ -258,6 +277,12 @@ func (l *lane) finish(cs []rdma.Completion) (n int, cause error) {
 	for _, other := range e.lanes {
 		if other.in.state == inParked && other != l {
 			e.cq.revisitLocked(other)
+		}
+	}
+	if e.rails != nil {
+		e.rails.recv.Finished()
+		if h.flags&flagAck != 0 {
+			e.acknowledge()
 		}
 	}
 	if h.flags&flagImm == 0 {
@@ -315,6 +340,9 @@ func (l *lane) streamEnded(errno syscall.Errno) error {
 	for _, other := range l.e.lanes {
 		if !other.in.eof {
 			l.e.cq.stopReading(l)
+			if !l.in.over {
+				l.e.cq.endingLocked(l, errno != 0)
+			}
 			return nil
 		}
 	}
@@ -323,13 +351,21 @@ func (l *lane) streamEnded(errno syscall.Errno) error {
 
 // atEnd breaks the endpoint at the end of the stream.
 func (l *lane) atEnd(errno syscall.Errno) error {
+	if l.e.rails != nil {
+		return l.e.endRails(l, errno)
+	}
+	return l.broken(l.ended(errno))
+}
+
+// ended is what the end of a lane's stream means.
+func (l *lane) ended(errno syscall.Errno) error {
 	switch {
 	case errno != 0:
-		return l.broken(errno)
+		return errno
 	case l.e.rx.bye:
-		return l.broken(errPeerClosed)
+		return errPeerClosed
 	case l.in.state != inHeader || l.in.r < l.in.w:
-		return l.broken(fmt.Errorf("%w, in the middle of a frame: %w", errPeerEnded, io.ErrUnexpectedEOF))
+		return fmt.Errorf("%w, in the middle of a frame: %w", errPeerEnded, io.ErrUnexpectedEOF)
 	}
-	return l.broken(errPeerEnded)
+	return errPeerEnded
 }

@@ -17,15 +17,21 @@ import (
 // included: what its peer sees of a host without power or network.
 func cutOff(t *testing.T, e *endpoint) {
 	t.Helper()
-	drop := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: 0}}
 	e.tx.mu.Lock()
 	defer e.tx.mu.Unlock()
 	for _, l := range e.lanes {
-		l.withTCP(func(fd int) {
-			require.NoError(t, unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
-				&unix.SockFprog{Len: uint16(len(drop)), Filter: &drop[0]}))
-		})
+		muffle(t, l)
 	}
+}
+
+// muffle does it to one lane.
+func muffle(t *testing.T, l *lane) {
+	t.Helper()
+	drop := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K, K: 0}}
+	l.withTCP(func(fd int) {
+		require.NoError(t, unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+			&unix.SockFprog{Len: uint16(len(drop)), Filter: &drop[0]}))
+	})
 }
 
 // A host that falls silent is found by a process that polls nothing, whether something was under way

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -86,9 +85,12 @@ type outLane struct {
 	tail    []byte // short frames after it
 	tailed  int
 	credits []uint64 // writes with a frame in stage
-	blocked bool     // the socket is full
-	listed  bool     // in the queue's out set
-	noted   bool     // Poll has seen that sending fails
+	bigSeq  uint64   // with several sockets: of big,
+	round   uint32   // and how often this end has begun again on the lane
+	stuck   syscall.Errno
+	blocked bool // the socket is full
+	listed  bool // in the queue's out set
+	noted   bool // Poll has seen that sending fails
 }
 
 func (o *outLane) empty() bool {
@@ -106,8 +108,6 @@ func (t *transmitter) init(e *endpoint) {
 }
 
 func (t *transmitter) at(n uint64) *posted { return &t.ring[n&uint64(len(t.ring)-1)] }
-
-var _ rdma.Keeper = (*endpoint)(nil)
 
 // Post takes writes and sends as much as the socket takes now.
 func (e *endpoint) Post(ws []rdma.Write) (int, error) {
@@ -198,43 +198,13 @@ func (t *transmitter) takeLocked(w *rdma.Write) {
 	t.tail++
 }
 
-// Keep implements rdma.Keeper.
-func (e *endpoint) Keep() {
-	t := &e.tx
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for n := t.next; n < t.tail; n++ {
-		p := t.at(n)
-		p.local = slices.Clone(p.local)
-	}
-	for _, l := range e.lanes {
-		l.out.big = slices.Clone(l.out.big)
-	}
-}
-
-// keepInlineLocked copies the inline writes since first that no lane has taken yet.
-func (t *transmitter) keepInlineLocked(first uint64) {
-	for n := max(first, t.next); n < t.tail; n++ {
-		p := t.at(n)
-		// Only inline writes can be this short and outside a region; for the others it does not matter.
-		if len(p.local) == 0 || len(p.local) > maxInline {
-			continue
-		}
-		if t.inline == nil {
-			t.inline = make([]byte, maxInline*len(t.ring))
-		}
-		at := int(n&uint64(len(t.ring)-1)) * maxInline
-		p.local = t.inline[at : at+copy(t.inline[at:at+maxInline], p.local)]
-	}
-}
-
 // pumpLocked sends until the sockets are full or the budget is spent.
 func (t *transmitter) pumpLocked() {
 	lanes := t.e.lanes
 	for budget, moved := pumpBudget, true; moved && budget > 0 && t.stuck == 0; {
 		moved = false
 		for _, l := range lanes {
-			if l.out.blocked || (l.out.empty() && !t.fillLocked(l)) {
+			if l.out.blocked || l.out.stuck != 0 || (l.out.empty() && !t.fillLocked(l)) {
 				continue
 			}
 			n, errno := l.out.vec.send(l.fd, l.out.stage[l.out.sent:], l.out.big, l.out.tail[l.out.tailed:])
@@ -248,6 +218,9 @@ func (t *transmitter) pumpLocked() {
 			case syscall.ENOBUFS, syscall.ENOMEM: // for now; no event would tell
 			default:
 				// What the peer said before may still be there to read: the receiving half finds the cause.
+				if l.out.stuck = errno; t.e.rails != nil {
+					continue
+				}
 				t.stuck = errno
 				return
 			}
@@ -284,14 +257,16 @@ func (t *transmitter) sentLocked(l *lane, n int) {
 		return
 	}
 	o.drop()
-	for _, n := range o.credits {
-		t.at(n).open--
+	if t.e.rails == nil { // else the peer tells what is done
+		for _, n := range o.credits {
+			t.at(n).open--
+		}
+		o.credits = o.credits[:0]
+		for t.done < t.next && t.at(t.done).open == 0 {
+			t.done++
+		}
 	}
-	o.credits = o.credits[:0]
-	for t.done < t.next && t.at(t.done).open == 0 {
-		t.done++
-	}
-	if t.last && l.index == 0 {
+	if t.last && l.lead {
 		t.endLocked()
 	}
 }
@@ -299,11 +274,14 @@ func (t *transmitter) sentLocked(l *lane, n int) {
 // fillLocked gives an empty lane its next frames. Short writes go by the first lane.
 func (t *transmitter) fillLocked(l *lane) bool {
 	o := &l.out
-	if t.fail != 0 && l.index == 0 {
+	if t.fail != 0 && l.lead {
 		h := header{kind: frameFail, imm: uint32(t.fail), key: t.failAt.key, addr: t.failAt.addr, seq: t.failAt.seq}
 		o.stage = h.append(o.stage)
 		t.fail, t.last = 0, true
 		return true
+	}
+	if t.e.rails != nil && (t.err != nil || !t.e.rails.fillLocked(l)) {
+		return !o.empty()
 	}
 	for t.next < t.tail && t.err == nil {
 		p := t.at(t.next)
@@ -312,10 +290,10 @@ func (t *transmitter) fillLocked(l *lane) bool {
 				break // the writes before it first
 			}
 			t.refuseLocked(p)
-			return l.index == 0 && t.fillLocked(l)
+			return l.lead && t.fillLocked(l)
 		}
 		n, shared := t.pieceLocked(p)
-		if l.index != 0 && !shared {
+		if !l.lead && !shared {
 			break
 		}
 		if len(o.big) > 0 && (n > tailMax || len(o.tail) >= tailMax || shared) {
@@ -339,19 +317,23 @@ func (t *transmitter) fillLocked(l *lane) bool {
 			h.flags |= flagChecksum
 			h.crc = crc32.Checksum(piece, castagnoli)
 		}
+		if t.e.rails == nil {
+			o.credits = append(o.credits, t.next)
+			p.open++
+		} else if p.signaled {
+			h.flags |= flagAck
+		}
 		at := &o.stage
 		if len(o.big) > 0 {
 			at = &o.tail
 		}
 		*at = h.append(*at)
-		o.credits = append(o.credits, t.next)
-		p.open++
 		if t.off += n; t.off == len(p.local) {
 			t.off = 0
 			t.next++
 		}
 		if n > copyMax {
-			if o.big = piece; t.off > 0 {
+			if o.big, o.bigSeq = piece, h.seq; t.off > 0 {
 				break
 			}
 			continue
@@ -435,6 +417,9 @@ func (t *transmitter) settleLocked() (notify bool) {
 		t.head++
 	}
 	wants := t.next < t.tail || t.fail != 0
+	if t.e.rails != nil {
+		wants = t.e.rails.wantsLocked(t)
+	}
 	for _, l := range t.e.lanes {
 		wants = wants || !l.out.empty()
 	}
@@ -471,8 +456,8 @@ func (t *transmitter) harvestLocked(cs []rdma.Completion) int {
 
 // closeLocked says farewell, if no frame is under way, and forgets everything.
 func (t *transmitter) closeLocked() {
-	if t.err == nil && len(t.e.lanes) > 0 {
-		if l := t.e.lanes[0]; l.out.empty() {
+	for _, l := range t.e.lanes {
+		if t.err == nil && l.out.empty() {
 			bye := header{kind: frameBye}
 			_, _ = l.out.vec.send(l.fd, bye.append(nil), nil, nil)
 		}

@@ -72,11 +72,11 @@ func (q *queue) slumberLocked() error {
 
 // busyLocked reports whether Poll has something to do that no event would tell.
 func (q *queue) busyLocked() bool {
-	if q.sleep.woken > 0 || q.harvests.Load() > 0 || len(q.again) > 0 || len(q.ended) > 0 {
+	if q.sleep.woken > 0 || q.harvests.Load() > 0 || len(q.again) > 0 || len(q.ended) > 0 || len(q.upset) > 0 {
 		return true
 	}
 	for _, l := range q.lanes {
-		if l.index == 0 && l.e.tx.wants.Load() && (q.blocked.Load() == 0 || !l.e.full()) {
+		if l.lead && l.e.tx.wants.Load() && (q.blocked.Load() == 0 || !l.e.full()) {
 			return true
 		}
 	}

@@ -124,12 +124,17 @@ func (q *queue) ending(ev *unix.EpollEvent) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if l := q.laneOf(ev); l != nil {
-		polls, deadline := q.polls, time.Now()
-		if ev.Events&unix.EPOLLERR == 0 {
-			deadline = deadline.Add(patience)
-		}
-		time.AfterFunc(grace, func() { q.checkEnd(l, polls, deadline) })
+		q.endingLocked(l, ev.Events&unix.EPOLLERR != 0)
 	}
+}
+
+func (q *queue) endingLocked(l *lane, reset bool) {
+	polls, deadline := q.polls, time.Now()
+	if !reset {
+		deadline = deadline.Add(patience)
+	}
+	l.in.over = true
+	time.AfterFunc(grace, func() { q.checkEnd(l, polls, deadline) })
 }
 
 // checkEnd breaks the endpoint of an ended connection, unless somebody polls and will find the end,
@@ -138,6 +143,10 @@ func (q *queue) checkEnd(l *lane, polls uint64, deadline time.Time) {
 	q.mu.Lock()
 	if q.closed || q.slots[l.slot] != l || l.e.dead.Load() {
 		q.mu.Unlock()
+		return
+	}
+	if l.e.rails != nil && l.e.othersGoOn() {
+		q.checkRail(l, polls, deadline)
 		return
 	}
 	unread := l.e.unread()
@@ -175,7 +184,7 @@ func (e *endpoint) unread() bool {
 		if l.relay != nil && !l.relay.ended.Load() {
 			return true // it may be about to bring something
 		}
-		if n == headerLen && l.index == 0 && l.in.state == inHeader && l.peekBye() {
+		if n == headerLen && l.in.state == inHeader && l.peekBye() {
 			e.rx.bye = true
 			continue
 		}
