@@ -138,8 +138,15 @@ func railRun(t *testing.T, a, b *end, total int, redirect bool, at func(n int)) 
 	ab := &railStream{from: a, to: b, total: total, redirect: redirect}
 	ba := &railStream{from: b, to: a, total: total, redirect: redirect}
 	next := 0
-	for limit := time.Now().Add(20 * time.Second); ab.wrote < total || ba.wrote < total; {
-		require.True(t, time.Now().Before(limit), "stuck: %d and %d of %d received, %d and %d written", ab.received, ba.received, total, ab.wrote, ba.wrote)
+	last := time.Now()
+	for limit := last.Add(20 * time.Second); ab.wrote < total || ba.wrote < total; {
+		now := time.Now()
+		if gap := now.Sub(last); gap > time.Second {
+			limit = limit.Add(gap) // the whole process was held
+		}
+		last = now
+		require.True(t, now.Before(limit), "stuck: %d and %d of %d received, %d and %d written; %s; %s",
+			ab.received, ba.received, total, ab.wrote, ba.wrote, railState(a), railState(b))
 		if at != nil && ab.posted == next {
 			at(next)
 			next++
@@ -151,6 +158,21 @@ func railRun(t *testing.T, a, b *end, total int, redirect bool, at func(n int)) 
 	}
 	require.Equal(t, total, ab.received)
 	require.Equal(t, total, ba.received)
+}
+
+// railState says where an end is.
+func railState(x *end) string {
+	e := x.ep
+	e.cq.mu.Lock()
+	defer e.cq.mu.Unlock()
+	e.tx.mu.Lock()
+	defer e.tx.mu.Unlock()
+	s := fmt.Sprintf("done %d next %d+%d tail %d, landing %d+%d, %+v", e.tx.done, e.tx.next, e.tx.off, e.tx.tail, e.rx.seq, e.rx.got, e.rails)
+	for _, l := range e.lanes {
+		s += fmt.Sprintf("; lane %d: in state %d write %d eof %v over %v, out empty %v blocked %v stuck %v",
+			l.index, l.in.state, l.in.h.seq, l.in.eof, l.in.over, l.out.empty(), l.out.blocked, l.out.stuck)
+	}
+	return s
 }
 
 // railEnds is newWatchedEnds with a log.
