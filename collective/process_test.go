@@ -35,6 +35,7 @@ var works = map[string]func(ctx context.Context, c *collective.Comm) error{
 	"bounds":       workBounds,
 	"campaign":     workCampaign,
 	"late":         workLate,
+	"overhead":     workOverhead,
 }
 
 // alone are works of processes that make their communicators themselves, or none.
