@@ -51,9 +51,14 @@ func TestChecksumFindsEveryFlippedBit(t *testing.T) {
 					require.ErrorAs(t, err, &c, "%s: bit %d of a message of %d", name, bit, n)
 					require.Equal(t, 0, c.Peer)
 					require.Equal(t, 1, c.Lane)
+					_, ok := r.Look()
+					require.False(t, ok, "%s: bit %d of a message of %d is shown", name, bit, n)
 					part[bit/8] ^= 1 << (bit % 8)
 				}
 			}
+			seen, ok := r.Look()
+			require.True(t, ok)
+			require.Equal(t, *call, seen)
 			m, err := r.Peek(call)
 			require.NoError(t, err, fmt.Sprint(name, n))
 			require.Equal(t, n, m.Len)
