@@ -20,6 +20,6 @@
 // # Errors
 //
 // [ErrInvalid]: the call was wrong locally, nothing was sent, the communicator is fine. Everything
-// else breaks the communicator: later calls return the first cause. errors.As with *[StepError]
+// else breaks the communicator, unless a method says otherwise: later calls return the first cause. errors.As with *[StepError]
 // tells which rank is to blame, and where the call stood.
 package collective

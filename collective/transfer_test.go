@@ -2,11 +2,13 @@ package collective
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/gccl/gccl/rdma"
 	"github.com/gccl/gccl/tensor"
 	"github.com/stretchr/testify/require"
 )
@@ -282,6 +284,45 @@ func TestAlloc(t *testing.T) {
 			return c.Barrier(ctx)
 		})
 	}
+}
+
+// noAlloc is a device that has no memory for tensors.
+type noAlloc struct{ rdma.Device }
+
+func (d noAlloc) Alloc(n int, purpose string) (rdma.Region, error) {
+	if purpose == "tensor" {
+		return nil, errors.New("no memory")
+	}
+	return d.Device.Alloc(n, purpose)
+}
+
+// An Alloc that fails on one rank fails on all, in whatever way, and all can go on.
+func TestAllocFailsAlike(t *testing.T) {
+	ctx := context.Background()
+	comms := local(t, 3, Config{Timeout: 20 * time.Second})
+	each(t, comms, func(c *Comm) error {
+		_, err := c.Alloc(ctx, tensor.Int32, 1000+c.rank/2)
+		require.ErrorIs(t, err, ErrMismatch)
+		require.ErrorContains(t, err, "alloc of 400")
+		if c.rank == 1 {
+			c.devices.list[0] = noAlloc{c.devices.list[0]}
+		}
+		_, err = c.Alloc(ctx, tensor.Int32, 1000)
+		require.ErrorContains(t, err, map[bool]string{true: "no memory", false: "rank 1"}[c.rank == 1])
+		if c.rank == 1 {
+			c.devices.list[0] = c.devices.list[0].(noAlloc).Device
+		}
+		a, err := c.Alloc(ctx, tensor.Int32, 50_000)
+		if err != nil {
+			return err
+		}
+		copy(a.Bytes(), tensor.Of(ramp(50_000, c.rank)).Bytes())
+		if err := c.AllReduce(ctx, a, a, tensor.Sum); err != nil {
+			return err
+		}
+		require.Equal(t, tensor.Of([]int32{3, 6}).Bytes(), a.Bytes()[:8])
+		return nil
+	})
 }
 
 func TestSplitAndDup(t *testing.T) {

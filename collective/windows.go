@@ -71,7 +71,8 @@ const maxAlloc = 1 << 46
 // Alloc returns a zeroed tensor in memory that the peers on this host can read and write directly.
 // All ranks must call it together with the same type and count, and must then pass such
 // tensors to the same calls: ranks that mix them with others get ErrMismatch. It lives until
-// Free or Close.
+// Free or Close. If a rank has no memory, or asks for another size (ErrMismatch), Alloc fails on all ranks
+// alike, and the communicator is as before.
 func (c *Comm) Alloc(ctx context.Context, dt tensor.DType, count int) (tensor.Tensor, error) {
 	if !dt.Valid() || count < 0 || count > maxAlloc/max(1, dt.Size()) {
 		return tensor.Tensor{}, invalid("alloc of %d elements of type %v", count, dt)
@@ -94,34 +95,56 @@ func (c *Comm) alloc(ctx context.Context, dt tensor.DType, count int) (t tensor.
 	if err != nil {
 		return t, err
 	}
-	region, err := dev.Alloc(max(n, 1), "tensor")
-	if err != nil { // the others learn it from an empty blob
-		_, told := selfGroup{c}.AllGather(ctx, nil)
-		return t, errors.Join(fmt.Errorf("allocate %d bytes: %w", n, err), told)
-	}
-	mine := region.Remote()
-	blob := binary.LittleEndian.AppendUint64(nil, uint64(n))
-	for _, v := range []uint64{mine.Addr, mine.Key, mine.Len} {
-		blob = binary.LittleEndian.AppendUint64(blob, v)
+	win := window{dev: dev.Attr().Provider, theirs: make([]rdma.RemoteRegion, c.size)}
+	var blob []byte // the others learn from an empty one that there is no memory
+	var failed error
+	if win.region, failed = dev.Alloc(max(n, 1), "tensor"); failed == nil {
+		blob = win.offer(n)
+	} else {
+		failed = fmt.Errorf("allocate %d bytes: %w", n, failed)
 	}
 	all, err := selfGroup{c}.AllGather(ctx, blob)
-	if err != nil {
-		return t, errors.Join(fmt.Errorf("alloc: %w", err), region.Close())
-	}
-	c.windows.last++
-	id := c.windows.last
-	win := window{id: id, region: region, dev: dev.Attr().Provider, theirs: make([]rdma.RemoteRegion, c.size)}
-	failed := c.setWindow(ctx, &win, n, all)
-	if err := c.allWell(ctx, failed); err != nil || n == 0 {
-		if err != nil {
-			return t, errors.Join(fmt.Errorf("alloc: %w", err), region.Close())
+	if err == nil {
+		c.windows.last++
+		win.id = c.windows.last
+		if failed == nil {
+			failed = c.setWindow(ctx, &win, n, all)
 		}
+		err = c.allWell(ctx, failed)
+	}
+	switch {
+	case err != nil:
+		return t, errors.Join(fmt.Errorf("alloc: %w", err), c.drop(&win))
+	case n == 0:
 		t, _ = tensor.FromBytes(dt, nil)
-		return t, region.Close() // nothing to keep
+		return t, c.drop(&win) // nothing to keep
 	}
 	c.windows.list = append(c.windows.list, win)
 	clear(c.recent[:]) // whose tensors were in no window
-	return tensor.FromBytes(dt, region.Bytes()[:n])
+	return tensor.FromBytes(dt, win.region.Bytes()[:n])
+}
+
+// offer is what the other ranks must know of this rank's part.
+func (w *window) offer(n int) []byte {
+	r := w.region.Remote()
+	b := binary.LittleEndian.AppendUint64(nil, uint64(n))
+	for _, v := range []uint64{r.Addr, r.Key, r.Len} {
+		b = binary.LittleEndian.AppendUint64(b, v)
+	}
+	return b
+}
+
+// drop gives up this rank's part of a window, and its view of the others'.
+func (c *Comm) drop(w *window) error {
+	for r := range c.size {
+		if p := c.mesh.Peer(r); p != nil {
+			p.DropWindow(w.id)
+		}
+	}
+	if w.region == nil {
+		return nil
+	}
+	return w.region.Close()
 }
 
 // allWell tells the other ranks whether this one got on, and returns the first rank's failure.
@@ -189,12 +212,7 @@ func (c *Comm) Free(t tensor.Tensor) error {
 			}
 			c.windows.list = append(c.windows.list[:i], c.windows.list[i+1:]...)
 			clear(c.recent[:])
-			for r := range c.size {
-				if p := c.mesh.Peer(r); p != nil {
-					p.DropWindow(w.id)
-				}
-			}
-			return w.region.Close()
+			return c.drop(&w)
 		}
 		return invalid("free of a tensor that Alloc did not return")
 	})
