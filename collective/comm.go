@@ -130,11 +130,11 @@ func (c *Comm) fill(j *executor.Job, p *planned, call *Call) {
 
 // usable returns why no call can be made, or nil.
 func (c *Comm) usable() error {
-	if e := c.broken.Load(); e != nil {
-		return e
-	}
 	if c.closed.Load() {
 		return ErrClosed
+	}
+	if e := c.broken.Load(); e != nil {
+		return e
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ var (
 	ErrRevoked = errors.New("communicator revoked")
 	// ErrExcluded: the other ranks took this one for lost, and have gone on, or may have, without it.
 	ErrExcluded = errors.New("excluded by the other ranks")
-	// ErrClosed: the communicator was closed on this rank.
+	// ErrClosed: the communicator was closed on this rank, whether or not it was broken before.
 	ErrClosed = errors.New("communicator closed")
 	// ErrUnavailable: no provider reaches a rank, or the wanted one cannot work here.
 	ErrUnavailable = rdma.ErrUnavailable

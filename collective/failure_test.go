@@ -229,3 +229,25 @@ func TestCloseEndsACallInFlight(t *testing.T) {
 		}
 	}
 }
+
+// After Close every method says that, also on a communicator that was broken.
+func TestClosedComesFirst(t *testing.T) {
+	ctx := context.Background()
+	comms := localBroken(t, 2, Config{Timeout: 20 * time.Second})
+	c := comms[0]
+	c.Abort("for the test")
+	require.ErrorIs(t, c.Barrier(ctx), ErrGaveUp)
+	require.NoError(t, c.Close())
+	h := c.Start(ctx, Call{Kind: Barrier})
+	<-h.Done()
+	_, agree := c.Agree(ctx, 1)
+	_, shrink := c.Shrink(ctx)
+	_, split := c.Split(ctx, 0, 0)
+	for name, err := range map[string]error{
+		"barrier": c.Barrier(ctx), "start": h.Err(), "alloc": second(c.Alloc(ctx, tensor.Int8, 1)),
+		"agree": agree, "shrink": shrink, "split": split,
+	} {
+		require.ErrorIs(t, err, ErrClosed, name)
+		require.NotErrorIs(t, err, ErrGaveUp, name)
+	}
+}
