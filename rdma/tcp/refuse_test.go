@@ -164,3 +164,22 @@ func FuzzStream(f *testing.F) {
 		require.Equal(t, make([]byte, 4096), b.mem.Bytes())
 	})
 }
+
+// A refusal that cannot be told, because the socket takes nothing any more, keeps nobody awake.
+func TestNothingIsWantedOfAnEndedSocket(t *testing.T) {
+	for _, errorFirst := range []bool{false, true} {
+		a, b := newEnds(t, Options{}, 4096)
+		tx, l := &a.ep.tx, a.ep.lanes[0]
+		require.NoError(t, unix.Shutdown(l.fd, unix.SHUT_WR))
+		if errorFirst {
+			_, err := a.ep.Post([]rdma.Write{{Local: touched(8), Remote: b.mem.Remote(), HasImm: true}})
+			require.NoError(t, err)
+			require.Equal(t, unix.EPIPE, tx.stuck)
+			require.True(t, tx.wants.Load(), "until a poll finds the cause")
+		}
+		a.ep.cq.mu.Lock()
+		require.ErrorIs(t, l.refuse(failProtocol, errFrame), errFrame)
+		a.ep.cq.mu.Unlock()
+		require.False(t, tx.wants.Load(), "error first: %v", errorFirst)
+	}
+}

@@ -217,6 +217,10 @@ func (t *transmitter) pumpLocked() {
 				t.blockLocked(l, true)
 			case syscall.ENOBUFS, syscall.ENOMEM: // for now; no event would tell
 			default:
+				if t.err != nil { // the peer, which was to be told why, takes nothing any more
+					t.endLocked()
+					return
+				}
 				// What the peer said before may still be there to read: the receiving half finds the cause.
 				if l.out.stuck = errno; t.e.rails != nil {
 					continue
@@ -390,7 +394,7 @@ func (t *transmitter) breakLocked(cause error, tell failCode) {
 		l.out.big = padding[:len(l.out.big)]
 	}
 	t.e.cq.unwatch(t.e.lanes)
-	if tell == 0 {
+	if tell == 0 || t.stuck != 0 {
 		t.endLocked()
 	}
 }
