@@ -62,11 +62,13 @@ func (e *end) drain(t testing.TB, kind rdma.Kind, want int) {
 			since = time.Time{}
 		} else if spins%64 == 63 {
 			runtime.Gosched()
-			if e.idle == nil {
-				continue
-			}
-			if since.IsZero() || e.idle(time.Since(since)) {
+			switch {
+			case e.silence == 0:
+			case since.IsZero():
 				since = time.Now()
+			case time.Since(since) > e.silence:
+				t.Errorf("nothing has completed for %v", e.silence)
+				return
 			}
 		}
 	}
@@ -176,9 +178,8 @@ func race(b *testing.B, x *end, f, g func()) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkBandwidth keeps up to 64 writes under way; compare with ib_write_bw. soft-RoCE of kernel 6.1 sometimes
-// forgets to go on sending until something is posted (it looks at its limit of 64 packets and asks to be woken in two
-// steps): an empty write does that, and is counted.
+// BenchmarkBandwidth keeps up to 64 writes under way; compare with ib_write_bw. On soft-RoCE of kernel 6.1 it often stops
+// for good with 64 KiB and 1 MiB, while its counters show only keep-alives: the benchmark gives up then.
 func BenchmarkBandwidth(b *testing.B) {
 	for _, size := range []int{4 << 10, 64 << 10, 1 << 20, 4 << 20} {
 		b.Run(fmt.Sprintf("%dKiB", size>>10), func(b *testing.B) {
@@ -186,15 +187,7 @@ func BenchmarkBandwidth(b *testing.B) {
 			b.SetBytes(int64(size))
 			w := []rdma.Write{{Local: e.mem.Bytes(), Region: e.mem, Remote: e.remote, Signaled: true}}
 			depth := min(64, max(4, 8<<20/size))
-			kicks := 0
-			e.idle = func(silence time.Duration) bool {
-				if silence < 200*time.Millisecond {
-					return false
-				}
-				kicks++
-				_, err := e.ep.Post([]rdma.Write{{}})
-				return err == nil
-			}
+			e.silence = 5 * time.Second
 			b.ResetTimer()
 			for i := range b.N {
 				if i >= depth {
@@ -205,7 +198,6 @@ func BenchmarkBandwidth(b *testing.B) {
 				}
 			}
 			e.drain(b, rdma.Wrote, min(depth, b.N))
-			b.ReportMetric(float64(kicks), "kicks")
 		})
 	}
 }
