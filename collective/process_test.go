@@ -31,6 +31,7 @@ var works = map[string]func(ctx context.Context, c *collective.Comm) error{
 	"ring":         workRing,
 	"shrink":       workShrink,
 	"mismatch":     workMismatch,
+	"few":          workFew,
 	"deadlocks":    workDeadlocks,
 	"bounds":       workBounds,
 	"campaign":     workCampaign,

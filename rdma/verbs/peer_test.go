@@ -50,9 +50,9 @@ type end struct {
 	conn   net.Conn
 	json   *json.Decoder
 
-	scratch []rdma.Completion        // of drain
-	idle    func(time.Duration) bool // if not nil, told how long nothing has come; true: begin to count again
-	times   []time.Duration          // of a ping-pong
+	scratch []rdma.Completion // of drain
+	silence time.Duration     // what drain bears; 0: any
+	times   []time.Duration   // of a ping-pong
 }
 
 func newEnd(o verbs.Options, conn net.Conn) (*end, error) {
