@@ -2,7 +2,6 @@ package collective
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -200,7 +199,8 @@ func TestRankThatCannotGoOnTellsTheOthers(t *testing.T) {
 }
 
 func helloOf(t *testing.T, c *Comm) []byte {
-	b, err := json.Marshal(hello{Version: helloVersion, Host: "h", Agreed: agreed(&c.cfg, &c.tuning)})
+	h := hello{Version: helloVersion, Host: "h", Agreed: agreed(&c.cfg, &c.tuning)}
+	b, err := h.encode()
 	require.NoError(t, err)
 	return b
 }

@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -13,8 +14,8 @@ import (
 
 // hello is what ranks tell each other first.
 type hello struct {
-	Version   int      `json:"version"` // of this exchange
-	Pid       int      `json:"pid"`
+	own       `json:"-"`
+	Version   int      `json:"version"`   // of this exchange
 	Host      string   `json:"host"`      // name, for people
 	HostID    string   `json:"hostID"`    // equal where ranks share a kernel
 	Kernel    string   `json:"kernel"`    // equal where ranks share cores, even if HostID pretends several hosts
@@ -22,6 +23,12 @@ type hello struct {
 	Providers []string `json:"providers"` // of the devices this rank has, in order of preference
 	// Agreed are the settings that must be the same everywhere, by name.
 	Agreed map[string]string `json:"agreed"`
+}
+
+// own is what of a hello no two ranks have alike. The rest is mostly the same for all ranks of a host, and
+// read once: of very many ranks, each would else take a hundred times as long over the others' hellos.
+type own struct {
+	Pid int `json:"pid"`
 	// Addrs are where this rank can be reached after a failure; none: nowhere.
 	Addrs []string `json:"addrs,omitempty"`
 	// Failed says why this rank cannot go on, so that the others need not wait to find out.
@@ -30,7 +37,19 @@ type hello struct {
 	Epoch uint64 `json:"epoch,omitempty"`
 }
 
-const helloVersion = 2
+const helloVersion = 3
+
+// encode writes a hello as two lines: what is the rank's own, and the rest.
+func (h *hello) encode() ([]byte, error) {
+	mine, err := json.Marshal(h.own)
+	if err != nil {
+		return nil, err
+	}
+	rest := *h
+	rest.own = own{}
+	alike, err := json.Marshal(rest)
+	return slices.Concat(mine, []byte{'\n'}, alike), err
+}
 
 // kernelID identifies the running kernel, which is what processes that share memory share.
 func kernelID() string {
@@ -63,8 +82,21 @@ func agreed(c *Config, tuning *tuning) map[string]string {
 // from rank 0. All ranks find the same.
 func decodeHellos(blobs [][]byte) ([]hello, error) {
 	hs := make([]hello, len(blobs))
+	known := make(map[string]*hello) // by the second line
 	for r, b := range blobs {
-		if err := json.Unmarshal(b, &hs[r]); err != nil {
+		mine, rest, _ := bytes.Cut(b, []byte{'\n'})
+		first := known[string(rest)]
+		if first == nil {
+			first = &hs[r]
+			known[string(rest)] = first
+			if err := json.Unmarshal(rest, first); err != nil {
+				return nil, fmt.Errorf("%w: hello of rank %d: %v", ErrInternal, r, err)
+			}
+		} else {
+			hs[r] = *first
+		}
+		hs[r].own = own{}
+		if err := json.Unmarshal(mine, &hs[r].own); err != nil {
 			return nil, fmt.Errorf("%w: hello of rank %d: %v", ErrInternal, r, err)
 		}
 		if hs[r].Version != helloVersion {
@@ -74,15 +106,28 @@ func decodeHellos(blobs [][]byte) ([]hello, error) {
 			return nil, fmt.Errorf("%w: rank %d (%s): %s", ErrGaveUp, r, hs[r].Host, hs[r].Failed)
 		}
 	}
-	for r := range hs {
-		for _, name := range slices.Sorted(maps.Keys(hs[0].Agreed)) {
+	names := slices.Sorted(maps.Keys(hs[0].Agreed))
+	for r, b := range blobs {
+		_, rest, _ := bytes.Cut(b, []byte{'\n'})
+		if known[string(rest)] != &hs[r] {
+			continue // as an earlier one
+		}
+		for _, name := range names {
 			v := hs[0].Agreed[name]
 			if theirs := hs[r].Agreed[name]; theirs != v {
-				return nil, fmt.Errorf("%w: %s is %q on rank 0 (%s) and %q on rank %d (%s): set it alike everywhere", ErrMismatch, name, v, hs[0].Host, theirs, r, hs[r].Host)
+				return nil, fmt.Errorf("%w: %s is %s on rank 0 (%s) and %s on rank %d (%s): set it alike everywhere", ErrMismatch, name, shown(v), hs[0].Host, shown(theirs), r, hs[r].Host)
 			}
 		}
 	}
 	return hs, nil
+}
+
+// shown is a setting in a message. "" and 0 are what leaves the choice to the library.
+func shown(v string) string {
+	if v == "" || v == "0" {
+		return fmt.Sprintf("%q (auto)", v)
+	}
+	return fmt.Sprintf("%q", v)
 }
 
 // describe names a rank for messages.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -141,7 +140,7 @@ func (c *Comm) offer() (names []string, err error) {
 
 // meet exchanges hellos. A rank that has failed takes part and returns its own error.
 func (c *Comm) meet(ctx context.Context, offered []string, failed error) error {
-	h := hello{Version: helloVersion, Pid: os.Getpid(), HostID: c.cfg.HostID, Kernel: kernelID(), CPUs: cpu.Allowed(), Providers: offered, Addrs: c.standby.addrs(), Agreed: agreed(&c.cfg, &c.tuning)}
+	h := hello{own: own{Pid: os.Getpid(), Addrs: c.standby.addrs()}, Version: helloVersion, HostID: c.cfg.HostID, Kernel: kernelID(), CPUs: cpu.Allowed(), Providers: offered, Agreed: agreed(&c.cfg, &c.tuning)}
 	h.Host, _ = os.Hostname()
 	if h.HostID == "" {
 		h.HostID = h.Kernel
@@ -156,7 +155,7 @@ func (c *Comm) meet(ctx context.Context, offered []string, failed error) error {
 	if failed != nil {
 		h.Failed = failed.Error()
 	}
-	blob, err := json.Marshal(h)
+	blob, err := h.encode()
 	if err != nil {
 		return err
 	}

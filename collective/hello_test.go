@@ -1,0 +1,68 @@
+package collective
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Of hellos that are the same but for what is a rank's own, each keeps its own; one that differs is found
+// wherever it stands.
+func TestHellosInCommon(t *testing.T) {
+	encoded := func(h hello) []byte {
+		b, err := h.encode()
+		require.NoError(t, err)
+		return b
+	}
+	at := func(host string, pid int, buffers string) hello {
+		return hello{own: own{Pid: pid, Addrs: []string{host + ":1"}}, Version: helloVersion, Host: host, HostID: host,
+			Providers: []string{"tcp"}, Agreed: map[string]string{"GCCL_BUFFSIZE": buffers, "GCCL_ALGO": ""}}
+	}
+	all := []hello{at("a", 1, "0"), at("b", 2, "0"), at("a", 3, "0"), at("b", 4, "0")}
+	all[0].Epoch = 1<<63 + 1
+	var blobs [][]byte
+	for _, h := range all {
+		blobs = append(blobs, encoded(h))
+	}
+	got, err := decodeHellos(blobs)
+	require.NoError(t, err)
+	require.Equal(t, all, got)
+
+	blobs[3] = encoded(at("a", 5, "65536"))
+	_, err = decodeHellos(blobs)
+	require.ErrorIs(t, err, ErrMismatch)
+	require.ErrorContains(t, err, `GCCL_BUFFSIZE is "0" (auto) on rank 0 (a) and "65536" on rank 3 (a)`)
+
+	failed := at("b", 4, "0")
+	failed.Failed = "no memory"
+	blobs[3] = encoded(failed)
+	_, err = decodeHellos(blobs)
+	require.ErrorIs(t, err, ErrGaveUp)
+	require.ErrorContains(t, err, "rank 3 (b): no memory")
+
+	for _, bad := range []string{"", "{}", "{}\n", "\n{}", "{}\n{}\n{}", `{"pid":1}` + "\n" + `{"version":2}`} {
+		blobs[3] = []byte(bad)
+		_, err = decodeHellos(blobs)
+		require.Error(t, err, "%q", bad)
+	}
+}
+
+// BenchmarkHellos measures what each of 1,024 ranks of one host does with the others' hellos.
+func BenchmarkHellos(b *testing.B) {
+	c := &Comm{catalog: catalog()}
+	require.NoError(b, c.loadTuning())
+	blobs := make([][]byte, 1024)
+	for r := range blobs {
+		h := hello{own: own{Pid: 1000 + r, Addrs: []string{"127.0.0.1:40000", "[::1]:40000"}}, Version: helloVersion, Host: "host", HostID: "id", Kernel: "id",
+			Providers: []string{"shm", "tcp"}, Agreed: agreed(&c.cfg, &c.tuning)}
+		var err error
+		blobs[r], err = h.encode()
+		require.NoError(b, err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := decodeHellos(blobs); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
