@@ -258,7 +258,11 @@ func (c *control) sentLocked(m message, s ibv.Status) {
 // againLocked begins anew with a peer that has not acknowledged the hello.
 func (c *control) againLocked() {
 	if !time.Now().Before(c.giveUp) {
-		c.lostLocked(fmt.Sprintf("the peer did not connect within %v", c.k.dev.opts.ConnectTimeout))
+		why := fmt.Sprintf("the peer did not connect within %v", c.k.dev.opts.ConnectTimeout)
+		if c.greeted {
+			why = "no answer from the peer since it connected: its process or host is gone, or the network is down"
+		}
+		c.lostLocked(why)
 		return
 	}
 	c.generation++
