@@ -42,7 +42,8 @@ type Config struct {
 	// there returns after the rank has called Recv, or something else that wants the link. (GCCL_LAZY)
 	Lazy int
 	// LendMin is the shortest transfer in bytes that is read from registered memory in place
-	// instead of being copied; 0: 2 KiB. (GCCL_LEND_MIN)
+	// instead of being copied; 0: 2 to 128 KiB, by the kind of call and by whether ranks outnumber
+	// cores. (GCCL_LEND_MIN)
 	LendMin int
 	// Algo restricts the choice of algorithms: "ring", "allreduce:0-16K=OneShot,16K-=ring"; see
 	// [tuner.Rules]. (GCCL_ALGO)
@@ -121,6 +122,9 @@ type Config struct {
 // two trees, up and down). One more lane is kept for Send and Recv.
 const scheduleLanes = 4
 
+// lendLeast is the shortest transfer that is lent unless GCCL_LEND_MIN says otherwise.
+const lendLeast = 2 << 10
+
 func (c *Config) defaults() {
 	if c.Timeout == 0 {
 		c.Timeout = 10 * time.Minute
@@ -130,9 +134,6 @@ func (c *Config) defaults() {
 	}
 	if c.Channels == 0 {
 		c.Channels = 2
-	}
-	if c.LendMin == 0 {
-		c.LendMin = 2 << 10
 	}
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()

@@ -219,7 +219,7 @@ func (c *Comm) connect(ctx context.Context) error {
 	if (c.cfg.network == nil || c.cfg.pulse) && c.size > 1 && !c.cfg.bare { // goroutines of one process stop together
 		c.pulse.start(c.beat)
 	}
-	o := executor.Options{Wait: c.waiting(), LendMin: c.cfg.LendMin, StashMax: maxStash}
+	o := executor.Options{Wait: c.waiting(), LendMin: cmp.Or(c.cfg.LendMin, lendLeast), StashMax: maxStash}
 	for r := range c.size {
 		if p := c.mesh.Peer(r); p != nil {
 			o.Transfers = append(o.Transfers, p.Receiver(c.geo.Lanes-1))

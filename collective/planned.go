@@ -189,6 +189,9 @@ func (c *Comm) compile(key planKey, sh *shape, ch choice) (*planned, error) {
 		return nil, fmt.Errorf("%w: %s: %v", ErrInternal, ch.info.Name, err)
 	}
 	lay := executor.Layout{Elem: key.dtype.Size(), Window: ch.window, Longest: sh.longest}
+	if c.cfg.LendMin == 0 && key.registered {
+		lay.LendMin = c.lendMin(key.kind)
+	}
 	if key.uneven && key.kind != AllGather && key.kind != ReduceScatter {
 		// Nobody knows all lengths, so there is one window, and lengths are checked by transfer.
 		lay.Window, lay.Pairwise = 0, true

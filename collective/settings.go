@@ -44,7 +44,7 @@ func Settings() []Setting {
 		{"GCCL_SLOTS", nil, "count", "auto", "slots of a ring buffer, a power of two", number("GCCL_SLOTS")},
 		{"GCCL_SPIN", nil, "count", "auto", "polls before a waiting rank yields its core; 0: none", spin},
 		{"GCCL_LAZY", nil, "choice", "auto", "make links when they are wanted: 1; all at the start: 0; auto: 1 above 8 ranks", lazySetting},
-		{"GCCL_LEND_MIN", nil, "bytes", "2K", "shortest transfer read from registered memory in place", number("GCCL_LEND_MIN")},
+		{"GCCL_LEND_MIN", nil, "bytes", "auto", "shortest transfer read from registered memory in place", number("GCCL_LEND_MIN")},
 		{"GCCL_ALGO", []string{"NCCL_ALGO"}, "rules", "all", "algorithms to use: [collective:][from-to=]name|…, ^ excludes; ; between rules", algo},
 		{"GCCL_REPRODUCIBLE", nil, "bool", "0", "reductions whose bits depend only on data and number of ranks", boolean(func(c *Config) *bool { return &c.Reproducible })},
 		{"GCCL_TUNING_FILE", nil, "path", "none", "measured times to choose algorithms by, written by gccl tune", text(func(c *Config) *string { return &c.TuningFile })},

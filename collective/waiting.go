@@ -11,17 +11,11 @@ import (
 // waiting decides how this rank waits, from the ranks and cores of its machine. It is a local matter:
 // ranks may differ in it.
 func (c *Comm) waiting() executor.Wait {
-	local, cores := 0, cpu.Set(nil) // a launcher may have bound each rank to a core of its own
-	for i := range c.peers {
-		if c.peers[i].Kernel == c.peers[c.rank].Kernel {
-			local, cores = local+1, cores.Union(c.peers[i].CPUs)
-		}
-	}
 	w := executor.Wait{Spins: max(0, c.cfg.Spin), Yield: c.cfg.yield, Sleep: time.Millisecond, Ask: c.answer}
 	if c.cfg.still {
 		w.Sleep = 0
 	}
-	if c.cfg.Spin == 0 && local <= cores.Count() {
+	if c.cfg.Spin == 0 && !c.crowded() {
 		w.Spins = 2000
 	}
 	if c.cfg.network == nil || c.cfg.pulse {
@@ -31,6 +25,33 @@ func (c *Comm) waiting() executor.Wait {
 		w.Yield = cpu.Yield
 	}
 	return w
+}
+
+// crowded reports whether the ranks of this host outnumber the cores that they may use.
+func (c *Comm) crowded() bool {
+	local, cores := 0, cpu.Set(nil) // a launcher may have bound each rank to a core of its own
+	for i := range c.peers {
+		if c.peers[i].Kernel == c.peers[c.rank].Kernel {
+			local, cores = local+1, cores.Union(c.peers[i].CPUs)
+		}
+	}
+	return local > cores.Count()
+}
+
+// lendMin is the shortest transfer of a kind of call that is lent where no setting says it. The sender of a lent
+// transfer waits until it has been read, which costs a turn of the core where ranks share one; a root or a
+// leaf need not wait for anything else.
+func (c *Comm) lendMin(k Kind) int {
+	oneWay := k.rooted()
+	switch {
+	case c.crowded() && oneWay:
+		return 128 << 10
+	case c.crowded():
+		return 16 << 10
+	case oneWay:
+		return 8 << 10
+	}
+	return lendLeast
 }
 
 // fields are what the one line about a new communicator says.

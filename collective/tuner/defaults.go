@@ -58,7 +58,9 @@ var defaults = []row{
 	{"shm", 3, 4, schedule.AllReduce, false, 32*kib + 1, "direct.AllReduceOneShot", 1, 0},
 	{"shm", 5, 8, schedule.AllReduce, false, 8*kib + 1, "direct.AllReduceOneShot", 1, 0},
 	{"shm", 3, 8, schedule.AllReduce, false, large, "direct.AllReduceTwoShot", 1, 0},
-	{"shm", 2, 8, schedule.AllReduce, true, 2 * kib, "direct.AllReduceOneShot", 1, 0},
+	{"shm", 2, 2, schedule.AllReduce, true, 2 * kib, "direct.AllReduceOneShot", 1, 0},
+	{"shm", 3, 4, schedule.AllReduce, true, 32 * kib, "direct.AllReduceOneShot", 1, 0},
+	{"shm", 5, 8, schedule.AllReduce, true, 8*kib + 1, "direct.AllReduceOneShot", 1, 0},
 	{"shm", 2, 8, schedule.AllReduce, true, large, "direct.AllReduceTwoShot", 1, 1 * mib},
 
 	{"shm", 2, 8, schedule.ReduceScatter, false, large, "direct.ReduceScatterDirect", 1, 0},

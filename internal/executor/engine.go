@@ -395,7 +395,7 @@ func (e *Engine) fire(l *lane, a *action) (bool, error) {
 	if l.placed < 0 {
 		return e.notify(l, a, call), nil
 	}
-	if a.lendable && l.done == 0 && l.size >= e.lendMin {
+	if a.lendable && l.done == 0 && l.size >= max(e.lendMin, l.job.Plan.Layout.LendMin) {
 		if ok, tried := e.lend(l, a, call); tried {
 			return ok, nil
 		}

@@ -22,6 +22,9 @@ type Layout struct {
 	// Pairwise says that lengths are known only to the two ranks of a transfer, so that they are
 	// checked per transfer and not by the call's fingerprint.
 	Pairwise bool
+	// LendMin is the shortest transfer, in bytes, that this rank lends, if that is more than
+	// Options.LendMin.
+	LendMin int
 }
 
 // block is a block of In or Out in bytes.
