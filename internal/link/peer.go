@@ -118,9 +118,11 @@ func (p *Peer) connect(ctx context.Context, addr []byte, remote rdma.RemoteRegio
 		}
 		p.watch.word = wordAt(b)
 		p.memory, p.mapped = ls, b[base:][:g.sectionBytes()]
-		if err := p.populate(p.mapped[:g.touchedBytes(p.mesh.touched)]); err != nil { // the other sections are other ranks'
+		n := g.touchedBytes(p.mesh.touched)
+		if err := p.populate(p.mapped[:n]); err != nil { // the other sections are other ranks'
 			return fmt.Errorf("map the ring buffers of rank %d: %w", p.Rank, err)
 		}
+		visit(p.section[:n]) // again: a hypervisor may have dropped since what it knew of pages that were not used
 		p.connectMemory()
 	} else if err := p.connectWire(); err != nil {
 		return err
