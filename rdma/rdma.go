@@ -170,6 +170,15 @@ type Waiter interface {
 	Wait(d time.Duration) error
 }
 
+// Attentive is a queue of which parts can be polled, where each costs something.
+type Attentive interface {
+	CQ
+	// Attend says that the poller waits for something from an endpoint of the queue. The next Poll looks
+	// there, and at what it was told likewise, and may leave the rest to a later one, but not for ever. The
+	// goroutine that calls Poll calls Attend.
+	Attend(e Endpoint)
+}
+
 // Endpoint is one end of a reliable, ordered connection to one peer. Post and Close may be called
 // from different goroutines; Post by one at a time.
 type Endpoint interface {

@@ -14,6 +14,7 @@ import (
 type port struct {
 	dev       rdma.Device
 	cq        rdma.CQ
+	attentive rdma.Attentive // cq, if it is that
 	arena     rdma.Region
 	peers     []*Peer          // in the order of their sections
 	endpoints map[uint32]*Peer // wire peers by endpoint
@@ -58,6 +59,7 @@ func (m *Mesh) open(pt *port) (err error) {
 	if pt.cq, err = pt.dev.NewCQ(len(pt.peers)*(m.geo.recvDepth()+m.geo.Lanes*m.geo.Slots+maxBeats), m.bell.Ring); err != nil {
 		return fmt.Errorf("completion queue on %s: %w", name, err)
 	}
+	pt.attentive, _ = pt.cq.(rdma.Attentive)
 	if pt.arena, err = alloc(pt.dev, m.geo.ArenaBytes(len(pt.peers)), "ring buffers"); err != nil {
 		return fmt.Errorf("ring buffers on %s: %w", name, err)
 	}

@@ -210,6 +210,14 @@ func (m *Mesh) Progress() (bool, error) {
 	return any, nil
 }
 
+// awaited notes that something from this peer is missed, for the next Progress. It belongs to the goroutine
+// that runs a collective.
+func (p *Peer) awaited() {
+	if q := p.port.attentive; q != nil {
+		q.Attend(p.endpoint)
+	}
+}
+
 // CanWait reports whether Wait would notice everything that this rank may wait for: all peers that
 // have joined are reached over one queue that can be slept on.
 func (m *Mesh) CanWait() bool {

@@ -244,6 +244,7 @@ func (s *wireSender) full() bool { return s.l.sent-s.l.consumed >= uint32(len(s.
 
 func (s *wireSender) Reserve(max int) ([]byte, bool) {
 	if s.full() {
+		s.wire.peer.awaited()
 		return nil, false
 	}
 	slot := s.l.sent % uint32(len(s.slots))
@@ -331,6 +332,7 @@ func (r *wireReceiver) Peek(c *Call) (*Message, error) {
 // oldest parses the oldest message that has arrived; call is nil if none has.
 func (r *wireReceiver) oldest() (m Message, call *Call, err error) {
 	if r.l.arrived == r.l.taken {
+		r.wire.peer.awaited()
 		return m, nil, nil
 	}
 	slot := r.l.taken % uint32(len(r.headers))

@@ -11,6 +11,15 @@ import (
 	"github.com/gccl/gccl/rdma"
 )
 
+// fill polls one end, which has more to send than sockets hold, until its socket takes no more.
+func fill(t *testing.T, x *end) {
+	t.Helper()
+	for !x.ep.lanes[0].out.blocked {
+		_, err := x.cq.Poll(x.cs[:])
+		require.NoError(t, err)
+	}
+}
+
 // A queue does not go to sleep while an endpoint could send more, whatever sockets of others are full.
 func TestBusyBesideAFullSocket(t *testing.T) {
 	const size = 3 << 20

@@ -208,6 +208,7 @@ func newLane(e *endpoint, index int, p *partner) (*lane, error) {
 	}
 	if remote := e.pair.remote; remote.host == e.dev.host && remote.host != (hostID{}) {
 		unpaced(p.tcp)
+		widen(p.tcp)
 	}
 	if t, ok := p.conn.(*tls.Conn); ok {
 		if err := t.SetDeadline(time.Time{}); err != nil {
@@ -242,6 +243,23 @@ func unpaced(c *net.TCPConn) {
 	if raw, err := c.SyscallConn(); err == nil {
 		_ = raw.Control(func(fd uintptr) {
 			_ = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, "reno")
+		})
+	}
+}
+
+// wide is the receive buffer's least, in bytes, on a connection within a host: a few long frames.
+const wide = 1 << 20
+
+// widen has the kernel make room for that much at once. Its own way is to begin with 64 KiB and to add while
+// the user keeps up, which takes some dozens of long messages; setting the buffer's size would end its growth
+// (and be bounded by net.core.rmem_max). A low-water mark makes room for what must be there before the socket
+// counts as readable (socket(7), SO_RCVLOWAT); the room stays when the mark is taken back.
+func widen(c *net.TCPConn) {
+	if raw, err := c.SyscallConn(); err == nil {
+		_ = raw.Control(func(fd uintptr) {
+			if unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, wide) == nil {
+				_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, 1)
+			}
 		})
 	}
 }

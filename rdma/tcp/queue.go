@@ -53,6 +53,7 @@ type queue struct {
 	idle      int  // polls since the last Arm
 	listening bool // as an armed queue
 	hot       []*lane
+	attended  []*endpoint // see Attend
 	ended     []ending // to be told when mu is free
 	upset     []upset  // what has happened to rails
 	in        int
@@ -223,6 +224,7 @@ func (q *queue) Poll(cs []rdma.Completion) (int, error) {
 	if n > 0 && !q.skipped {
 		// The caller has something to do and will poll again: the next Poll asks the kernel.
 		q.skipped = true
+		q.attended = q.attended[:0]
 		q.mu.Unlock()
 		return n, nil
 	}
@@ -324,18 +326,19 @@ func (q *queue) readLocked(cs []rdma.Completion) int {
 			n += q.visitLocked(l, cs[n:])
 		}
 	}
-	if q.sleep.woken == 0 && q.sleep.on && len(q.lanes) > directMax {
-		q.sleep.woken, _ = epollReady(q.in, q.sleep.events[:])
-		if q.sleep.woken == 0 {
-			return n
-		}
-	}
 	if q.sleep.woken > 0 {
+		q.attended = q.attended[:0]
 		return n + q.visitWokenLocked(cs[n:])
 	}
 	direct := q.hot
-	if len(q.lanes) <= directMax {
+	switch attended := len(q.attended); {
+	case len(q.lanes) <= directMax:
 		direct = q.lanes
+	case attended > 0 && attended <= hotMax:
+		return n + q.attendLocked(cs[n:])
+	case attended > 0 || q.sleep.on:
+		q.attended = q.attended[:0]
+		return n + q.lookLocked(cs[n:])
 	}
 	q.turn++
 	for i := range direct {

@@ -128,7 +128,7 @@ func TestRefusalInTheMiddle(t *testing.T) {
 	n, err := b.ep.Post([]rdma.Write{{Local: b.mem.Bytes(), Region: b.mem, Remote: a.mem.Remote()}})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	require.True(t, b.ep.lanes[0].out.blocked)
+	fill(t, b)
 	forged(t, a, header{kind: frameWrite, key: 1, length: 1, total: 1}, []byte{1})
 	assert.ErrorIs(t, pollBoth(t, a, b, lostB), rdma.ErrAccess)
 	assert.ErrorIs(t, pollBoth(t, a, b, lostA), rdma.ErrAccess)

@@ -74,7 +74,7 @@ func TestBusyPeerIsAlive(t *testing.T) {
 	n, err := a.ep.Post([]rdma.Write{{Local: a.mem.Bytes(), Region: a.mem, Remote: b.mem.Remote(), HasImm: true, Signaled: true}})
 	require.NoError(t, err)
 	require.Equal(t, 1, n)
-	require.True(t, a.ep.lanes[0].out.blocked, "the window is closed")
+	fill(t, a)
 	select {
 	case err := <-lostA:
 		require.NoError(t, err)
