@@ -35,23 +35,62 @@ const (
 // AllToAll: Bruck's rounds keep both directions of a pair on one lane, where credit needs no message of its
 // own; with more ranks than cores blocks of 128 KiB save turns (1 MiB: 0.50 ms for 0.75 at 8 ranks).
 //
-// Over tcp within a host, on the same machine: four ranks gather by a ring from 512 KiB (1 MiB: 0.68 for 1.12 ms);
-// two ranks exchange all of it up to 2 MiB, as two hops cost more
+// Over tcp within a host, on the same machine: two ranks exchange all of it up to 2 MiB, as two hops cost more
 // than adding twice; 64 KiB and more gain from a second channel (one adds while the other is copied), until
-// the channels only compete for the caches. Four ranks on two cores pay for messages, so the fewest are best:
-// recursive doubling, then a tree, whose ranks mostly forward; chunks that fill a few slots go round a ring
-// with less waiting.
+// the channels only compete for the caches. Four and eight ranks on two cores pay for messages and for waiting
+// (gccl tune, a quiet machine, best of 2 to 8 rounds; µs): the fewest steps are best while data are short
+// (AllReduce of 8 B, 4 ranks: recursive doubling 86, tree 121, one-shot 123, ring 354; AllGather of 64 KiB:
+// doubling 83, direct 102, ring 123), then trees, whose ranks mostly forward (AllReduce of 128 KiB: 211 for
+// 249; of 1 MiB, 8 ranks: 3140 for 5104 by a ring), at 4 ranks halving and doubling between (512 KiB: 439 for
+// 556), and chunks of 1 MiB for tens of MiB (16 MiB: 13.8 ms for 15.6 in slots). Reductions to a root are by a
+// tree until its ranks' links are fuller than the root's (1 MiB, 8 ranks: direct 711, tree 1417). Sizes between
+// the measured ones (factors of 2 at 4 ranks, 8 and more at 8) are split in the middle. Three ranks
+// use what was best for four in an earlier run; five to seven were not measured.
 var defaults = []row{
 	{"tcp", 2, 2, schedule.AllReduce, false, 32*kib + 1, "direct.AllReduceOneShot", 1, 0},
 	{"tcp", 2, 2, schedule.AllReduce, false, 2 * mib, "direct.AllReduceOneShot", 2, 0},
 	{"tcp", 2, 2, schedule.AllReduce, false, large, "direct.AllReduceTwoShot", 1, 0},
-	{"tcp", 3, 4, schedule.AllReduce, false, 32*kib + 1, "direct.AllReduceRecursiveDoubling", 1, 0},
-	{"tcp", 3, 4, schedule.AllReduce, false, 192 * kib, "tree.AllReduce", 1, 0},
-	{"tcp", 3, 4, schedule.AllReduce, false, 768 * kib, "ring.AllReduce", 1, 0},
-	{"tcp", 3, 4, schedule.AllReduce, false, 8 * mib, "tree.AllReduce", 1, 0},
-	{"tcp", 3, 4, schedule.AllReduce, false, large, "ring.AllReduce", 1, 0},
-	{"tcp", 3, 4, schedule.AllGather, false, 512 * kib, "direct.AllGatherDirect", 1, 0},
-	{"tcp", 3, 4, schedule.AllGather, false, large, "ring.AllGather", 1, 0},
+	{"tcp", 4, 4, schedule.AllReduce, false, 48 * kib, "direct.AllReduceRecursiveDoubling", 1, 0},
+	{"tcp", 4, 4, schedule.AllReduce, false, 192 * kib, "tree.AllReduce", 1, 0},
+	{"tcp", 4, 4, schedule.AllReduce, false, 2 * mib, "direct.AllReduceHalvingDoubling", 1, 0},
+	{"tcp", 4, 4, schedule.AllReduce, false, large, "tree.AllReduce", 1, 1 * mib},
+	{"tcp", 4, 4, schedule.AllGather, false, 8 * mib, "direct.AllGatherDoubling", 1, 0},
+	{"tcp", 4, 4, schedule.AllGather, false, large, "direct.AllGatherDoubling", 1, 768 * kib},
+	{"tcp", 4, 4, schedule.ReduceScatter, false, 512 * kib, "direct.ReduceScatterHalving", 1, 0},
+	{"tcp", 4, 4, schedule.ReduceScatter, false, large, "direct.ReduceScatterDirect", 1, 0},
+	{"tcp", 4, 4, schedule.AllToAll, false, 192 * kib, "direct.AllToAllBruck", 1, 0},
+	{"tcp", 4, 4, schedule.AllToAll, false, 3 * mib, "direct.AllToAllPairwise", 1, 0},
+	{"tcp", 4, 4, schedule.AllToAll, false, large, "direct.AllToAllPairwise", 1, 1 * mib},
+	{"tcp", 4, 4, schedule.Broadcast, false, 48 * kib, "ring.Broadcast", 1, 0},
+	{"tcp", 4, 4, schedule.Broadcast, false, 768 * kib, "tree.Broadcast", 1, 0},
+	{"tcp", 4, 4, schedule.Broadcast, false, 8 * mib, "direct.BroadcastScatterAllGather", 2, 0},
+	{"tcp", 4, 4, schedule.Broadcast, false, large, "tree.Broadcast", 2, 1 * mib},
+	{"tcp", 4, 4, schedule.Reduce, false, 512 * kib, "tree.Reduce", 1, 0},
+	{"tcp", 4, 4, schedule.Reduce, false, 1536 * kib, "direct.ReduceDirect", 2, 0},
+	{"tcp", 4, 4, schedule.Reduce, false, large, "tree.Reduce", 1, 1 * mib},
+	{"tcp", 3, 3, schedule.AllReduce, false, 32*kib + 1, "direct.AllReduceRecursiveDoubling", 1, 0},
+	{"tcp", 3, 3, schedule.AllReduce, false, 192 * kib, "tree.AllReduce", 1, 0},
+	{"tcp", 3, 3, schedule.AllReduce, false, 768 * kib, "ring.AllReduce", 1, 0},
+	{"tcp", 3, 3, schedule.AllReduce, false, 8 * mib, "tree.AllReduce", 1, 0},
+	{"tcp", 3, 3, schedule.AllReduce, false, large, "ring.AllReduce", 1, 0},
+	{"tcp", 3, 3, schedule.AllGather, false, 512 * kib, "direct.AllGatherDirect", 1, 0},
+	{"tcp", 3, 3, schedule.AllGather, false, large, "ring.AllGather", 1, 0},
+	{"tcp", 8, 8, schedule.AllReduce, false, 12 * kib, "direct.AllReduceRecursiveDoubling", 1, 0},
+	{"tcp", 8, 8, schedule.AllReduce, false, large, "tree.AllReduce", 1, 0},
+	{"tcp", 8, 8, schedule.AllGather, false, 512 * kib, "direct.AllGatherDoubling", 1, 0},
+	{"tcp", 8, 8, schedule.AllGather, false, large, "ring.AllGather", 1, 0},
+	{"tcp", 8, 8, schedule.ReduceScatter, false, 64 * kib, "direct.ReduceScatterHalving", 1, 0},
+	{"tcp", 8, 8, schedule.ReduceScatter, false, 512 * kib, "direct.ReduceScatterCirculant", 1, 0},
+	{"tcp", 8, 8, schedule.ReduceScatter, false, large, "ring.ReduceScatter", 1, 0},
+	{"tcp", 8, 8, schedule.AllToAll, false, 100 * kib, "direct.AllToAllBruck", 1, 0},
+	{"tcp", 8, 8, schedule.AllToAll, false, 3 * mib, "direct.AllToAllPairwise", 1, 0},
+	{"tcp", 8, 8, schedule.AllToAll, false, large, "direct.AllToAllPairwise", 1, 1 * mib},
+	{"tcp", 8, 8, schedule.Broadcast, false, 8 * kib, "direct.BroadcastDirect", 1, 0},
+	{"tcp", 8, 8, schedule.Broadcast, false, 512 * kib, "tree.Broadcast", 1, 0},
+	{"tcp", 8, 8, schedule.Broadcast, false, large, "tree.Broadcast", 2, 0},
+	{"tcp", 8, 8, schedule.Reduce, false, 512 * kib, "tree.Reduce", 1, 0},
+	{"tcp", 8, 8, schedule.Reduce, false, 3 * mib, "direct.ReduceDirect", 2, 0},
+	{"tcp", 8, 8, schedule.Reduce, false, large, "tree.Reduce", 1, 0},
 
 	{"shm", 2, 2, schedule.AllReduce, false, 32*mib + 1, "direct.AllReduceOneShot", 1, 0},
 	{"shm", 2, 2, schedule.AllReduce, false, large, "direct.AllReduceTwoShot", 2, 0},
