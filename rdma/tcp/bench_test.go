@@ -77,6 +77,7 @@ func rawPair(tb testing.TB) (a, b int) {
 	require.NoError(tb, err)
 	for _, fd := range []int{a, b} {
 		require.NoError(tb, unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
+		_ = unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "reno") // as ours, see unpaced
 		tb.Cleanup(func() { _ = unix.Close(fd) })
 	}
 	return a, b
@@ -174,13 +175,49 @@ func BenchmarkHalfRoundTrip(b *testing.B) {
 	}
 }
 
-// BenchmarkOneWay compares the throughput of chunks one way.
+// rawStreams are raw sockets that carry parts of the same chunks, served by one thread at each end.
+type rawStreams []struct {
+	fd   int
+	v    vectors
+	left int // bytes of the chunks that are still to go
+}
+
+// move sends or receives n bytes a stream, chunk by chunk, on whichever stream is ready.
+func (ss rawStreams) move(n, chunk int, b []byte, op func(v *vectors, fd int, b []byte) int) {
+	for i := range ss {
+		ss[i].left = n
+	}
+	for busy := true; busy; {
+		busy = false
+		for i := range ss {
+			s := &ss[i]
+			if s.left == 0 {
+				continue
+			}
+			busy = true
+			at := (n - s.left) % (len(b) / len(ss))
+			s.left -= op(&s.v, s.fd, b[i*len(b)/len(ss)+at:][:min(s.left, chunk-at%chunk)])
+		}
+	}
+}
+
+func rawStreamPairs(b *testing.B, n int) (from, to rawStreams) {
+	from, to = make(rawStreams, n), make(rawStreams, n)
+	for i := range n {
+		from[i].fd, to[i].fd = rawPair(b)
+	}
+	return from, to
+}
+
+// BenchmarkOneWay compares the throughput of chunks one way, by one thread at each end, with as many raw
+// sockets as the endpoint has.
 func BenchmarkOneWay(b *testing.B) {
-	for _, opts := range []Options{{}, {Sockets: 2}, {Checksum: true}} {
+	for _, opts := range []Options{{}, {Sockets: 2}, {Sockets: 4}, {Checksum: true}} {
 		for _, size := range []int{256 << 10, 1 << 20} {
 			b.Run(fmt.Sprintf("sockets=%d,crc=%v/%d", max(1, opts.Sockets), opts.Checksum, size), func(b *testing.B) {
 				const slots = 4
-				fa, fb := rawPair(b)
+				streams := max(1, opts.Sockets)
+				from, to := rawStreamPairs(b, streams)
 				x, y := newEnds(b, opts, slots*size)
 				src, dst := touched(slots*size), touched(slots*size)
 				turn := (64 << 20) / size
@@ -189,10 +226,11 @@ func BenchmarkOneWay(b *testing.B) {
 				go func() {
 					defer close(done)
 					for range b.N {
-						for i := range turn {
-							rawRecv(fb, dst[i%slots*size:][:size])
-						}
-						rawSend(fb, []byte{1})
+						to.move(turn*size/streams, size/streams, dst, func(v *vectors, fd int, b []byte) int {
+							n, _ := v.recv(fd, b, nil)
+							return n
+						})
+						rawSend(to[0].fd, []byte{1})
 						_ = y.awaitReceived(turn)
 						_, _ = y.ep.Post([]rdma.Write{{HasImm: true}})
 					}
@@ -200,10 +238,11 @@ func BenchmarkOneWay(b *testing.B) {
 				b.ResetTimer()
 				for range b.N {
 					start := time.Now()
-					for i := range turn {
-						rawSend(fa, src[i%slots*size:][:size])
-					}
-					rawRecv(fa, []byte{0})
+					from.move(turn*size/streams, size/streams, src, func(v *vectors, fd int, b []byte) int {
+						n, _ := v.send(fd, b, nil, nil)
+						return n
+					})
+					rawRecv(from[0].fd, []byte{0})
 					mid := time.Now()
 					left := 1
 					for i := 0; i < turn || left > 0; {

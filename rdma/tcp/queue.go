@@ -54,8 +54,8 @@ type queue struct {
 	listening bool // as an armed queue
 	hot       []*lane
 	attended  []*endpoint // see Attend
-	ended     []ending // to be told when mu is free
-	upset     []upset  // what has happened to rails
+	ended     []ending    // to be told when mu is free
+	upset     []upset     // what has happened to rails
 	in        int
 	out       int
 	events    [64]unix.EpollEvent
