@@ -138,12 +138,20 @@ func TestRefusalInTheMiddle(t *testing.T) {
 // key is random.
 func FuzzStream(f *testing.F) {
 	good := header{kind: frameWrite, flags: flagImm, key: 1, length: 5, total: 5}
-	f.Add(good.append(nil), false)
-	f.Add((&header{kind: frameBye}).append(nil), true)
-	f.Add((&header{kind: frameFail, imm: 2}).append(nil), true)
-	f.Add((&header{kind: frameWrite, flags: flagImm}).append(nil), true)
-	f.Fuzz(func(t *testing.T, stream []byte, fix bool) {
-		a, b := newEnds(t, Options{}, 4096)
+	f.Add(good.append(nil), false, uint8(1))
+	f.Add((&header{kind: frameBye}).append(nil), true, uint8(1))
+	f.Add((&header{kind: frameFail, imm: 2}).append(nil), true, uint8(1))
+	f.Add((&header{kind: frameWrite, flags: flagImm}).append(nil), true, uint8(1))
+	f.Add((&header{kind: frameLanded}).append(nil), true, uint8(1))
+	f.Add((&header{kind: frameLanded, seq: 1}).append(nil), true, uint8(2))
+	lost := header{kind: frameLost, imm: 2}
+	f.Add(lost.append((&header{kind: frameWrite, flags: flagImm | flagAck}).append(nil)), true, uint8(2))
+	f.Add((&header{kind: frameAgain, imm: 1}).append(lost.append(nil)), true, uint8(3))
+	f.Add((&header{kind: frameWrite, seq: 7}).append((&header{kind: frameLost, imm: 6}).append(nil)), true, uint8(3))
+	f.Add((&header{kind: frameLost, imm: 1}).append(nil), true, uint8(2))
+	f.Add((&header{kind: frameLost, imm: 1 << 20}).append(nil), true, uint8(2))
+	f.Fuzz(func(t *testing.T, stream []byte, fix bool, sockets uint8) {
+		a, b := newEnds(t, Options{Sockets: 1 + int(sockets)%3}, 4096)
 		stream = stream[:min(len(stream), 32<<10)]
 		if fix { // right checksums let the contents through
 			for at := 0; at+headerLen <= len(stream); at += headerLen {
