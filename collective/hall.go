@@ -3,6 +3,7 @@ package collective
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -150,6 +151,9 @@ func (g *guest) listen() {
 		var said fromGuest
 		if err == nil {
 			err = json.Unmarshal(b, &said)
+		}
+		if err == nil && !said.Coming {
+			err = errors.New("it declines") // and goes, as who is gone
 		}
 		if err != nil {
 			g.hall.mu.Lock()

@@ -71,6 +71,7 @@ func New(ctx context.Context, cfg Config) (_ *Comm, err error) {
 		return nil, err
 	}
 	c.openSession()
+	c.checkDumpDir()
 	return c, nil
 }
 

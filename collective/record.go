@@ -1,7 +1,9 @@
 package collective
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -199,6 +201,20 @@ func (c *Comm) writeDump(d *recorder.Dump) {
 		return
 	}
 	c.log.Info("flight record written", zap.String("file", name), zap.String("why", d.Why))
+}
+
+// checkDumpDir warns at the start, and not when a record is wanted and lost, that none can be written.
+func (c *Comm) checkDumpDir() {
+	if c.cfg.DumpDir == "" {
+		return
+	}
+	f, err := os.CreateTemp(c.cfg.DumpDir, "gccl-try-*")
+	if err == nil {
+		err = errors.Join(f.Close(), os.Remove(f.Name()))
+	}
+	if err != nil {
+		cmp.Or(c.cfg.Bootstrap.Alarm, c.log).Warn("no flight record can be written to GCCL_DUMP_DIR", zap.Error(err))
+	}
 }
 
 // writePatience bounds how long a failing call waits for the file system.

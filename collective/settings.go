@@ -216,6 +216,7 @@ func (c *Config) warn(lookup func(string) (string, bool)) error {
 func readSettings(lookup func(string) (string, bool)) (Config, []Value, error) {
 	var cfg Config
 	var values []Value
+	var wrong []error
 	for _, s := range Settings() {
 		v := Value{Setting: s, Value: s.Default, Source: "default"}
 		for _, name := range append([]string{s.Name}, s.Aliases...) {
@@ -224,17 +225,18 @@ func readSettings(lookup func(string) (string, bool)) (Config, []Value, error) {
 				continue
 			}
 			if err := s.set(&cfg, got); err != nil {
-				return cfg, nil, fmt.Errorf("%w: %s=%q (%s): %v", ErrInvalid, name, got, s.Help, err)
+				wrong = append(wrong, fmt.Errorf("%w: %s=%q (%s): %v", ErrInvalid, name, got, s.Help, err))
 			}
 			v.Value, v.Source = got, name
 			break
 		}
 		values = append(values, v)
 	}
-	return cfg, values, nil
+	return cfg, values, errors.Join(wrong...)
 }
 
-// Values returns every setting with its value and where that came from.
+// Values returns every setting with its value and where that came from, and an error that lists the values
+// that are refused.
 func Values(lookup func(string) (string, bool)) ([]Value, error) {
 	_, vs, err := readSettings(lookup)
 	return vs, err

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -21,10 +22,7 @@ func envCommand() *cobra.Command {
 			"see docs/launchers.md.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			values, err := collective.Values(os.LookupEnv)
-			if err != nil {
-				return err
-			}
+			values, wrong := collective.Values(os.LookupEnv)
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			fmt.Fprint(w, "SETTING\tVALUE\tSOURCE")
 			if help {
@@ -41,7 +39,7 @@ func envCommand() *cobra.Command {
 			for _, u := range collective.Unknown(os.Environ()) {
 				fmt.Fprintln(cmd.ErrOrStderr(), "gccl: warning:", u)
 			}
-			return w.Flush()
+			return errors.Join(w.Flush(), wrong)
 		},
 	}
 	cmd.Flags().BoolVarP(&help, "long", "l", false, "with type and meaning")

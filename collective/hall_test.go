@@ -1,0 +1,34 @@
+package collective
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/gccl/gccl/bootstrap"
+	"github.com/stretchr/testify/require"
+)
+
+// A newcomer that declines is let go, and is none that has taken its invitation.
+func TestGuestDeclines(t *testing.T) {
+	net := bootstrap.NewLocalNet()
+	at, from := net.OpenPort(), net.OpenPort()
+	defer at.Close()
+	defer from.Close()
+	h := &hall{withdraw: func() {}, changed: make(chan struct{}), entrance: at.Enter(joinCircle("run", ""), bootstrap.ForJoining)}
+	h.life, h.end = context.WithCancel(context.Background())
+	h.workers.Go(h.accept)
+	defer h.close()
+	contact, err := from.Call(t.Context(), joinCircle("run", ""), bootstrap.ForJoining, 0, at.Addrs())
+	require.NoError(t, err)
+	defer contact.Close()
+	guests, err := h.take(t.Context(), 1)
+	require.NoError(t, err)
+	require.NoError(t, contact.Send([]byte(`{"coming":false}`), time.Minute))
+	select {
+	case <-guests[0].life.Done():
+	case <-guests[0].coming:
+		t.Fatal("taken for one that comes")
+	}
+	require.Empty(t, guests[0].coming)
+}
