@@ -61,8 +61,12 @@ func (g Geometry) sectionBytes() int {
 	return (noticeBytes + g.Lanes*g.laneBytes() + 4095) &^ 4095
 }
 
-// touchedBytes is the part of a section that is the board and the first lanes.
-func (g Geometry) touchedBytes(lanes int) int { return noticeBytes + lanes*g.laneBytes() }
+// touched are the parts of a section that are visited beforehand: the board with the first lanes, and the
+// last lane, that of single transfers.
+func (g Geometry) touched(section []byte, lanes int) [2][]byte {
+	last := g.creditOffset(g.Lanes - 1)
+	return [2][]byte{section[:min(last, g.creditOffset(lanes))], section[last:]}
+}
 
 // Offsets inside a section: over mapped memory all headers, then all payloads; over posted writes slot by slot.
 func (g Geometry) creditOffset(lane int) int { return noticeBytes + lane*g.laneBytes() }

@@ -89,12 +89,20 @@ func alloc(dev rdma.Device, n int, purpose string) (rdma.Region, error) {
 // many peers it takes seconds, and most of their pages may never be used.
 const wireTouch = 16 << 20
 
-// touch visits the pages of the first lanes' rings.
+// touch visits the pages of the lanes that are used most.
 func (m *Mesh) touch(pt *port) {
-	n := m.geo.touchedBytes(m.touched)
 	for _, p := range pt.peers {
-		if p.mappable() || n*len(pt.peers) <= wireTouch {
-			visit(p.section[:n])
+		p.visit(wireTouch / len(pt.peers))
+	}
+}
+
+// visit visits those pages of this rank's own section; of rings for posted writes only if they are no
+// longer than that.
+func (p *Peer) visit(most int) {
+	parts := p.mesh.geo.touched(p.section, p.mesh.touched)
+	if p.mappable() || len(parts[0])+len(parts[1]) <= most {
+		for _, b := range parts {
+			visit(b)
 		}
 	}
 }

@@ -118,11 +118,12 @@ func (p *Peer) connect(ctx context.Context, addr []byte, remote rdma.RemoteRegio
 		}
 		p.watch.word = wordAt(b)
 		p.memory, p.mapped = ls, b[base:][:g.sectionBytes()]
-		n := g.touchedBytes(p.mesh.touched)
-		if err := p.populate(p.mapped[:n]); err != nil { // the other sections are other ranks'
-			return fmt.Errorf("map the ring buffers of rank %d: %w", p.Rank, err)
+		for _, part := range g.touched(p.mapped, p.mesh.touched) { // the other sections are other ranks'
+			if err := p.populate(part); err != nil {
+				return fmt.Errorf("map the ring buffers of rank %d: %w", p.Rank, err)
+			}
 		}
-		visit(p.section[:n]) // again: a hypervisor may have dropped since what it knew of pages that were not used
+		p.visit(0) // again: a hypervisor may have dropped since what it knew of pages that were not used
 		p.connectMemory()
 	} else if err := p.connectWire(); err != nil {
 		return err
