@@ -51,6 +51,15 @@ func (h *hello) encode() ([]byte, error) {
 	return slices.Concat(mine, []byte{'\n'}, alike), err
 }
 
+// lines are the two of a hello. One of an earlier version is both: all that counts is that it says so.
+func lines(b []byte) (mine, alike []byte) {
+	mine, alike, two := bytes.Cut(b, []byte{'\n'})
+	if !two {
+		alike = mine
+	}
+	return mine, alike
+}
+
 // kernelID identifies the running kernel, which is what processes that share memory share.
 func kernelID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
@@ -84,7 +93,7 @@ func decodeHellos(blobs [][]byte) ([]hello, error) {
 	hs := make([]hello, len(blobs))
 	known := make(map[string]*hello) // by the second line
 	for r, b := range blobs {
-		mine, rest, _ := bytes.Cut(b, []byte{'\n'})
+		mine, rest := lines(b)
 		first := known[string(rest)]
 		if first == nil {
 			first = &hs[r]
@@ -108,7 +117,7 @@ func decodeHellos(blobs [][]byte) ([]hello, error) {
 	}
 	names := slices.Sorted(maps.Keys(hs[0].Agreed))
 	for r, b := range blobs {
-		_, rest, _ := bytes.Cut(b, []byte{'\n'})
+		_, rest := lines(b)
 		if known[string(rest)] != &hs[r] {
 			continue // as an earlier one
 		}

@@ -47,6 +47,18 @@ func TestHellosInCommon(t *testing.T) {
 	}
 }
 
+// Builds whose hellos were one line say in it which version they speak; so may others to come.
+func TestHelloOfAnotherVersion(t *testing.T) {
+	h := hello{Version: helloVersion}
+	mine, err := h.encode()
+	require.NoError(t, err)
+	for _, theirs := range []string{`{"version":2,"pid":7,"host":"a"}`, "{\"pid\":7}\n{\"version\":4}"} {
+		_, err = decodeHellos([][]byte{mine, []byte(theirs)})
+		require.ErrorIs(t, err, ErrMismatch, theirs)
+		require.ErrorContains(t, err, "rank 1 speaks version")
+	}
+}
+
 // BenchmarkHellos measures what each of 1,024 ranks of one host does with the others' hellos.
 func BenchmarkHellos(b *testing.B) {
 	c := &Comm{catalog: catalog()}
