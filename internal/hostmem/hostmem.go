@@ -76,7 +76,7 @@ func Reserve(n int, purpose string) (*Block, error) {
 }
 
 // ReserveShared is AllocShared without pages, as Reserve is Alloc. A page is there for all processes once
-// one of them has touched it.
+// one of them has touched it. On Linux with vm.overcommit_memory 2 it is AllocShared.
 func ReserveShared(n int, purpose string) (*Block, error) {
 	return newBlock(n, Shared, purpose, reserveShared)
 }

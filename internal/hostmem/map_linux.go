@@ -3,6 +3,8 @@ package hostmem
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -56,7 +58,17 @@ func visit(b []byte) {
 
 func newShared(n int) ([]byte, int, error) { return makeShared(n, fillShared) }
 
-func reserveShared(n int) ([]byte, int, error) { return makeShared(n, sizeShared) }
+func reserveShared(n int) ([]byte, int, error) { return reserveSharedOn(os.DirFS("/"), n) }
+
+// reserveSharedOn is reserveShared on a machine whose files are given. With vm.overcommit_memory 2 the kernel
+// counts each page of a memory file when it is first touched, and beyond its limit raises SIGBUS instead, which
+// ends the process. All pages come at once there, whose lack is an error.
+func reserveSharedOn(root fs.FS, n int) ([]byte, int, error) {
+	if mode, ok := numberIn(root, "proc/sys/vm/overcommit_memory"); ok && mode == 2 {
+		return newShared(n)
+	}
+	return makeShared(n, sizeShared)
+}
 
 // makeShared makes a memory file, of which size maps n bytes.
 func makeShared(n int, size func(fd, n int) ([]byte, error)) ([]byte, int, error) {

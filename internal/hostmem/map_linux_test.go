@@ -105,6 +105,20 @@ func TestReservedMemoryHasNoPages(t *testing.T) {
 	require.Equal(t, []bool{false, false, false, true}, present(t, private.Bytes()))
 }
 
+// Where memory is committed strictly, a page of a memory file that cannot be had is a SIGBUS: they come at once.
+func TestReservedMemoryIsThereWhereTheKernelCommitsNoMore(t *testing.T) {
+	for mode, pages := range map[string]int{"0\n": 0, "1\n": 0, "2\n": 8, "": 0} {
+		root := fstest.MapFS{"proc/sys/vm/overcommit_memory": &fstest.MapFile{Data: []byte(mode)}}
+		b, fd, err := reserveSharedOn(root, 8*PageSize)
+		require.NoError(t, err)
+		var st unix.Stat_t
+		require.NoError(t, unix.Fstat(fd, &st))
+		require.EqualValues(t, pages*PageSize, st.Blocks*512, "mode %q", mode)
+		require.NoError(t, unmap(b))
+		require.NoError(t, closeFile(fd))
+	}
+}
+
 // A peer may send any descriptor: none of these may be mapped, least of all one that can shrink.
 func TestForeignFilesAreRefused(t *testing.T) {
 	memfd := func(flags int, size int64, seal int) int {
