@@ -71,7 +71,7 @@ func New(ctx context.Context, cfg Config) (_ *Comm, err error) {
 		return nil, err
 	}
 	c.openSession()
-	c.checkDumpDir()
+	c.checkDumpDir(tryDir)
 	return c, nil
 }
 

@@ -187,16 +187,7 @@ func (c *Comm) writeDump(d *recorder.Dump) {
 		dir = os.TempDir()
 	}
 	name := filepath.Join(dir, fmt.Sprintf("gccl-%s-rank%d.json", d.Epoch, d.Rank))
-	done := make(chan error, 1)
-	go func() { done <- writeWhole(name, encodeDump(d)) }()
-	t := time.NewTimer(writePatience)
-	defer t.Stop()
-	err := error(context.DeadlineExceeded)
-	select {
-	case err = <-done:
-	case <-t.C:
-	}
-	if err != nil {
+	if err := patiently(func() error { return writeWhole(name, encodeDump(d)) }); err != nil {
 		c.log.Warn("flight record not written", zap.String("file", name), zap.Error(err))
 		return
 	}
@@ -204,21 +195,40 @@ func (c *Comm) writeDump(d *recorder.Dump) {
 }
 
 // checkDumpDir warns at the start, and not when a record is wanted and lost, that none can be written.
-func (c *Comm) checkDumpDir() {
+func (c *Comm) checkDumpDir(try func(dir string) error) {
 	if c.cfg.DumpDir == "" {
 		return
 	}
-	f, err := os.CreateTemp(c.cfg.DumpDir, "gccl-try-*")
-	if err == nil {
-		err = errors.Join(f.Close(), os.Remove(f.Name()))
-	}
-	if err != nil {
+	if err := patiently(func() error { return try(c.cfg.DumpDir) }); err != nil {
 		cmp.Or(c.cfg.Bootstrap.Alarm, c.log).Warn("no flight record can be written to GCCL_DUMP_DIR", zap.Error(err))
 	}
 }
 
-// writePatience bounds how long a failing call waits for the file system.
+// tryDir makes a file in a directory and removes it.
+func tryDir(dir string) error {
+	f, err := os.CreateTemp(dir, "gccl-try-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// writePatience bounds how long a failing call, or a start, waits for the file system.
 const writePatience = 2 * time.Second
+
+// patiently is f, left to itself after writePatience.
+func patiently(f func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	t := time.NewTimer(writePatience)
+	defer t.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-t.C:
+		return context.DeadlineExceeded
+	}
+}
 
 // writeWhole writes a file beside its name and then renames it, so that nobody reads half of it.
 func writeWhole(name string, b []byte) error {

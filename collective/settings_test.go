@@ -4,6 +4,7 @@ import (
 	"context"
 	"path/filepath"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/zap"
@@ -39,4 +40,16 @@ func TestDumpDirectoryIsTried(t *testing.T) {
 			require.NoError(t, c.Close())
 		}
 	}
+}
+
+// A file system that does not answer holds nobody up.
+func TestDumpDirectoryIsNotWaitedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zap.WarnLevel)
+		c := &Comm{cfg: Config{DumpDir: "/mnt/gone"}, log: zap.New(core)}
+		answer := make(chan error)
+		c.checkDumpDir(func(string) error { return <-answer })
+		require.Equal(t, 1, logs.FilterMessageSnippet("GCCL_DUMP_DIR").Len())
+		answer <- nil
+	})
 }
