@@ -4,6 +4,7 @@ package tcp
 
 import (
 	"bytes"
+	"fmt"
 	"hash/crc32"
 	"testing"
 	"time"
@@ -132,6 +133,47 @@ func TestRefusalInTheMiddle(t *testing.T) {
 	forged(t, a, header{kind: frameWrite, key: 1, length: 1, total: 1}, []byte{1})
 	assert.ErrorIs(t, pollBoth(t, a, b, lostB), rdma.ErrAccess)
 	assert.ErrorIs(t, pollBoth(t, a, b, lostA), rdma.ErrAccess)
+}
+
+// What an end was sending when it refused something is announced as it was, if at all: here the last piece of a
+// write, after which the refusal comes.
+func TestRefusalAfterTheLastPiece(t *testing.T) {
+	const size, writes = 600 << 10, 64
+	for _, opts := range []Options{{}, {Sockets: 2}} {
+		t.Run(fmt.Sprintf("sockets=%d", opts.Sockets), func(t *testing.T) {
+			a, b, lostA, lostB := newWatchedEnds(t, opts, size*writes)
+			src := touched(size)
+			for i := range writes { // more than sockets hold
+				_, err := b.ep.Post([]rdma.Write{{Local: src, Remote: a.mem.Remote(), Offset: uint64(i * size), Imm: uint32(i), HasImm: true, Signaled: true}})
+				require.NoError(t, err)
+			}
+			fill(t, b)
+			forged(t, a, header{kind: frameWrite, key: 1, length: 1, total: 1}, []byte{1})
+			for len(lostB) == 0 {
+				_, err := b.cq.Poll(b.cs[:])
+				require.NoError(t, err)
+			}
+			clear(src) // which is the user's again
+			for limit, got := time.Now().Add(20*time.Second), uint32(0); len(lostA) == 0; {
+				require.True(t, time.Now().Before(limit), "no loss reported")
+				_, err := b.cq.Poll(b.cs[:])
+				require.NoError(t, err)
+				n, err := a.cq.Poll(a.cs[:])
+				require.NoError(t, err)
+				for _, c := range a.cs[:n] {
+					if c.Kind != rdma.Received {
+						continue
+					}
+					require.Equal(t, got, c.Imm)
+					at := int(got) * size
+					require.Equal(t, size, bytes.Count(a.mem.Bytes()[at:at+size], []byte{1}), "right bytes of write %d", got)
+					got++
+				}
+			}
+			assert.ErrorIs(t, <-lostB, rdma.ErrAccess)
+			assert.ErrorIs(t, <-lostA, rdma.ErrAccess)
+		})
+	}
 }
 
 // FuzzStream gives the receiver arbitrary bytes. It must not panic, and must not write anywhere: the

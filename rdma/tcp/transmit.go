@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -21,7 +22,7 @@ const (
 	copyMax = 64 << 10
 	// tailMax is up to which length a payload is copied behind a long one, to go with it.
 	tailMax = 1 << 10
-	// pieceMax is the longest payload of a frame. It bounds what must be padded when a
+	// pieceMax is the longest payload of a frame. It bounds what must be kept when a
 	// connection is broken in the middle of a frame.
 	pieceMax = 1 << 20
 	// pieceShared is the same if the pieces of a write are shared by sockets or have checksums.
@@ -30,7 +31,7 @@ const (
 	pumpBudget = 4 << 20
 )
 
-// padding replaces the rest of a payload that is not to be read any more.
+// padding replaces the rest of a payload that the peer drops.
 var padding [pieceMax]byte
 
 // posted is a write that was taken by Post and not yet polled.
@@ -391,7 +392,9 @@ func (t *transmitter) breakLocked(cause error, tell failCode) {
 	t.done, t.next, t.off = t.tail, t.tail, 0
 	for _, l := range t.e.lanes {
 		l.out.credits = l.out.credits[:0]
-		l.out.big = padding[:len(l.out.big)]
+		if tell != 0 { // the frame comes whole first, and the peer may announce it; its memory is the user's from now on
+			l.out.big = slices.Clone(l.out.big)
+		}
 	}
 	t.e.cq.unwatch(t.e.lanes)
 	if tell == 0 || t.stuck != 0 {
