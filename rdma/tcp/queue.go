@@ -277,6 +277,9 @@ func (q *queue) sendLocked() {
 			if t.err != nil {
 				stuck = 0
 			}
+			if t.err != nil && !l.e.told.Load() {
+				q.ended = append(q.ended, ending{l.e, t.err}) // perhaps only now: a write that waited was refused
+			}
 			t.mu.Unlock()
 			switch {
 			case stuck == 0:

@@ -176,6 +176,22 @@ func TestRefusalAfterTheLastPiece(t *testing.T) {
 	}
 }
 
+// A write outside of what the peer has described that had to wait for others is refused by a later poll. The
+// user is told then, too.
+func TestRefusedWhenItsTurnComes(t *testing.T) {
+	const size = 1 << 20
+	a, b, lostA, lostB := newWatchedEnds(t, Options{}, size)
+	for a.ep.cq.blocked.Load() == 0 {
+		_, err := a.ep.Post([]rdma.Write{{Local: touched(size), Remote: b.mem.Remote()}})
+		require.NoError(t, err)
+	}
+	_, err := a.ep.Post([]rdma.Write{{Local: touched(size), Remote: b.mem.Remote(), Offset: 1, Signaled: true}})
+	require.NoError(t, err)
+	require.Empty(t, lostA)
+	assert.ErrorIs(t, pollBoth(t, a, b, lostB), rdma.ErrAccess)
+	assert.ErrorIs(t, pollBoth(t, a, b, lostA), rdma.ErrAccess)
+}
+
 // FuzzStream gives the receiver arbitrary bytes. It must not panic, and must not write anywhere: the
 // key is random.
 func FuzzStream(f *testing.F) {
