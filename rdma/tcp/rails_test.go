@@ -452,3 +452,32 @@ func railSides(t *testing.T, a, b *end, total int) error {
 	}
 	return g.Wait()
 }
+
+// A write outside of what the peer has described fails whatever was posted before it, also writes of which the
+// peer tells nothing because they are unsignaled.
+func TestRefusedWriteAfterUnsignaled(t *testing.T) {
+	for _, size := range []int{8, 600 << 10} {
+		a, b, lostA, _ := newWatchedEnds(t, Options{Sockets: 2}, size)
+		good := rdma.Write{Local: touched(size), Remote: b.mem.Remote(), HasImm: true}
+		bad := good
+		bad.ID, bad.Offset, bad.Signaled = 7, 1, true
+		signaled := good
+		signaled.ID, signaled.Signaled = 1, true
+		k, err := a.ep.Post([]rdma.Write{signaled, good, bad})
+		require.NoError(t, err)
+		require.Equal(t, 3, k)
+		var done []rdma.Completion
+		for limit := time.Now().Add(10 * time.Second); len(done) < 3; {
+			require.True(t, time.Now().Before(limit), "stuck: %v", done)
+			n, err := a.cq.Poll(a.cs[:])
+			require.NoError(t, err)
+			done = append(done, a.cs[:n]...)
+			_, err = b.cq.Poll(b.cs[:])
+			require.NoError(t, err)
+		}
+		require.NoError(t, done[0].Err, "it has landed")
+		require.EqualValues(t, 7, done[2].ID)
+		require.ErrorIs(t, done[2].Err, rdma.ErrAccess)
+		require.ErrorIs(t, pollBoth(t, a, b, lostA), rdma.ErrAccess)
+	}
+}

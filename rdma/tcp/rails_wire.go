@@ -46,6 +46,22 @@ func (r *rails) wantsLocked(t *transmitter) bool {
 	return false
 }
 
+// aloneLocked reports whether all writes before the next one are over, as far as this end will learn: with
+// several sockets the peer tells nothing of unsignaled ones.
+func (t *transmitter) aloneLocked() bool {
+	for _, l := range t.e.lanes {
+		if !l.out.empty() {
+			return false
+		}
+	}
+	for n := t.done; n < t.next; n++ {
+		if t.at(n).signaled {
+			return false
+		}
+	}
+	return true
+}
+
 // landedLocked notes that the peer has landed the first n writes.
 func (t *transmitter) landedLocked(n uint64) {
 	t.done = max(t.done, n)

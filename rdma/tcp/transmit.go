@@ -291,7 +291,7 @@ func (t *transmitter) fillLocked(l *lane) bool {
 	for t.next < t.tail && t.err == nil {
 		p := t.at(t.next)
 		if p.refused != nil {
-			if t.done < t.next || !o.empty() {
+			if !t.aloneLocked() {
 				break // the writes before it first
 			}
 			t.refuseLocked(p)
