@@ -85,3 +85,27 @@ func TestPollAfterSleepBesideAFullSocket(t *testing.T) {
 		require.NoError(t, err)
 	}
 }
+
+// Nor does it while one socket of an endpoint is full and another was, and is not any more.
+func TestBusyWithASocketThatTakesMore(t *testing.T) {
+	const size = 3 << 20
+	a, b := newEnds(t, Options{Sockets: 2}, size)
+	q := a.cq.(*queue)
+	src := touched(size)
+	for q.blocked.Load() < 2 {
+		_, err := a.ep.Post([]rdma.Write{{Local: src, Remote: b.mem.Remote(), HasImm: true}})
+		require.NoError(t, err)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for q.busyLocked() {
+		q.sendLocked()
+	}
+	l := a.ep.lanes[1]
+	drain(b.ep.lanes[1].fd)
+	for l.out.blocked { // as Arm does
+		q.unblockLocked()
+	}
+	require.True(t, q.busyLocked())
+	q.sendLocked()
+}

@@ -309,6 +309,7 @@ func (q *queue) unblockLocked() {
 		t := &l.e.tx
 		t.mu.Lock()
 		t.blockLocked(l, false)
+		t.rest = true
 		t.mu.Unlock()
 	}
 }
@@ -430,10 +431,7 @@ func (q *queue) Arm() error {
 	// Old edges of the out set would ring at once.
 	q.sendLocked()
 	q.unblockLocked()
-	now := q.harvests.Load() > 0 || len(q.again) > 0 || len(q.ended) > 0
-	for _, l := range q.lanes {
-		now = now || (l.e.tx.wants.Load() && q.blocked.Load() == 0)
-	}
+	now := q.busyLocked()
 	q.idle = 0
 	err := q.listenLocked(q.lanes)
 	if err == nil {

@@ -72,6 +72,7 @@ type transmitter struct {
 	failAt header   // what it refuses
 	last   bool     // after what the lanes hold, the stream ends
 	stuck  syscall.Errno
+	rest   bool // a socket may take more now, and no event would tell
 
 	wants   atomic.Bool // something is there to send
 	harvest atomic.Bool // something is there to poll
@@ -202,8 +203,12 @@ func (t *transmitter) takeLocked(w *rdma.Write) {
 // pumpLocked sends until the sockets are full or the budget is spent.
 func (t *transmitter) pumpLocked() {
 	lanes := t.e.lanes
-	for budget, moved := pumpBudget, true; moved && budget > 0 && t.stuck == 0; {
-		moved = false
+	t.rest = false
+	for budget, moved := pumpBudget, true; moved && t.stuck == 0; {
+		if moved = false; budget <= 0 {
+			t.rest = true
+			return
+		}
 		for _, l := range lanes {
 			if l.out.blocked || l.out.stuck != 0 || (l.out.empty() && !t.fillLocked(l)) {
 				continue
@@ -216,7 +221,8 @@ func (t *transmitter) pumpLocked() {
 				t.sentLocked(l, n)
 			case syscall.EAGAIN:
 				t.blockLocked(l, true)
-			case syscall.ENOBUFS, syscall.ENOMEM: // for now; no event would tell
+			case syscall.ENOBUFS, syscall.ENOMEM: // for now
+				t.rest = true
 			default:
 				if t.err != nil { // the peer, which was to be told why, takes nothing any more
 					t.endLocked()

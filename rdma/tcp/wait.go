@@ -83,10 +83,14 @@ func (q *queue) busyLocked() bool {
 	return false
 }
 
-// full reports whether some socket of the endpoint is full, which the out set tells the end of.
+// full reports whether some socket of the endpoint is full, which the out set tells the end of, and no other
+// may take something.
 func (e *endpoint) full() bool {
 	e.tx.mu.Lock()
 	defer e.tx.mu.Unlock()
+	if e.tx.rest {
+		return false
+	}
 	for _, l := range e.lanes {
 		if l.out.blocked {
 			return true
