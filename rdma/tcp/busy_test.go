@@ -109,3 +109,34 @@ func TestBusyWithASocketThatTakesMore(t *testing.T) {
 	require.True(t, q.busyLocked())
 	q.sendLocked()
 }
+
+// When a socket that was full ends, nobody is kept awake by it.
+func TestSleepAfterAFullSocketEnds(t *testing.T) {
+	const size = 3 << 20
+	a, b, lost, _ := newWatchedEnds(t, Options{}, size)
+	q := a.cq.(*queue)
+	src := touched(size)
+	for q.blocked.Load() == 0 {
+		_, err := a.ep.Post([]rdma.Write{{Local: src, Remote: b.mem.Remote(), HasImm: true}})
+		require.NoError(t, err)
+	}
+	fill(t, a)
+	require.NoError(t, q.Wait(time.Millisecond))
+	resetLane(t, b.ep.lanes[0])
+	for limit := time.Now().Add(10 * time.Second); len(lost) == 0 || q.harvests.Load() > 0; {
+		require.True(t, time.Now().Before(limit))
+		_, err := q.Poll(a.cs[:])
+		require.NoError(t, err)
+	}
+	early := 0
+	for range 10 {
+		_, err := q.Poll(a.cs[:])
+		require.NoError(t, err)
+		begin := time.Now()
+		require.NoError(t, q.Wait(20*time.Millisecond))
+		if time.Since(begin) < 10*time.Millisecond {
+			early++
+		}
+	}
+	require.Less(t, early, 5)
+}

@@ -104,6 +104,8 @@ func (q *queue) visitWokenLocked(cs []rdma.Completion) (n int) {
 	for i := range q.sleep.events[:q.sleep.woken] {
 		if l := q.laneOf(&q.sleep.events[i]); l != nil {
 			n += q.visitLocked(l, cs[n:])
+		} else if q.sleep.events[i].Fd == slotOut && q.blocked.Load() == 0 {
+			q.unblockLocked() // of what nobody waits for any more; else sendLocked asks
 		}
 	}
 	q.sleep.woken = 0
