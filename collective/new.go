@@ -193,12 +193,15 @@ func (c *Comm) connect(ctx context.Context) error {
 			return err
 		}
 	}
-	later := lazy(&c.cfg, c.peers)
+	later, touch := lazy(&c.cfg, c.peers), c.geo.Lanes
+	if later {
+		touch = c.cfg.Channels // of many links, few are used by all lanes
+	}
 	var err error
 	c.mesh, err = link.New(link.Config{
 		Rank: c.rank, Size: c.size, Geometry: c.geo, Bell: c.bell(),
 		Device:   func(r int) rdma.Device { return devs[r] },
-		Describe: c.describe, NoMap: c.cfg.noMap, Touch: c.cfg.Channels, Lazy: later,
+		Describe: c.describe, NoMap: c.cfg.noMap, Touch: touch, Sparse: later, Lazy: later,
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)

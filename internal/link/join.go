@@ -60,7 +60,7 @@ func (m *Mesh) open(pt *port) (err error) {
 		return fmt.Errorf("completion queue on %s: %w", name, err)
 	}
 	pt.attentive, _ = pt.cq.(rdma.Attentive)
-	if pt.arena, err = alloc(pt.dev, m.geo.ArenaBytes(len(pt.peers)), "ring buffers"); err != nil {
+	if pt.arena, err = m.alloc(pt.dev, m.geo.ArenaBytes(len(pt.peers)), "ring buffers"); err != nil {
 		return fmt.Errorf("ring buffers on %s: %w", name, err)
 	}
 	for i, p := range pt.peers {
@@ -76,31 +76,30 @@ func (m *Mesh) open(pt *port) (err error) {
 	return nil
 }
 
-// alloc gets memory of which many pages may never be used: the lanes beyond the first, and the rings
-// between ranks that only ever send a few bytes.
-func alloc(dev rdma.Device, n int, purpose string) (rdma.Region, error) {
-	if sparse, ok := dev.(rdma.SparseDevice); ok {
-		return sparse.AllocSparse(n, purpose)
+// alloc gets memory; in a sparse mesh without pages, many of which may never be used: those of the lanes beyond
+// the first, and of the rings between ranks that only ever send a few bytes. Whole, it may come in huge pages.
+func (m *Mesh) alloc(dev rdma.Device, n int, purpose string) (rdma.Region, error) {
+	if d, ok := dev.(rdma.SparseDevice); ok && m.sparse {
+		return d.AllocSparse(n, purpose)
 	}
 	return dev.Alloc(n, purpose)
 }
 
-// wireTouch is the most that is visited of rings for posted writes. They are longer than mapped ones: with
-// many peers it takes seconds, and most of their pages may never be used.
+// wireTouch is the most that is visited of a peer's ring for posted writes, and as much again of what is
+// staged for it.
 const wireTouch = 16 << 20
 
 // touch visits the pages of the lanes that are used most.
 func (m *Mesh) touch(pt *port) {
 	for _, p := range pt.peers {
-		p.visit(wireTouch / len(pt.peers))
+		p.visit(p.section)
 	}
 }
 
-// visit visits those pages of this rank's own section; of rings for posted writes only if they are no
-// longer than that.
-func (p *Peer) visit(most int) {
-	parts := p.mesh.geo.touched(p.section, p.mesh.touched)
-	if p.mappable() || len(parts[0])+len(parts[1]) <= most {
+// visit visits the pages that are used most of this rank's own section for a peer, or of what it stages for it.
+func (p *Peer) visit(section []byte) {
+	parts := p.mesh.geo.touched(section, p.mesh.touched)
+	if p.mappable() || len(parts[0])+len(parts[1]) <= wireTouch {
 		for _, b := range parts {
 			visit(b)
 		}

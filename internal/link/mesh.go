@@ -30,6 +30,8 @@ type Config struct {
 	// Touch is how many lanes' rings are touched beforehand, so that the first messages do not pay
 	// for page faults.
 	Touch int
+	// Sparse leaves out of the rings' memory what is not touched beforehand, where the device can.
+	Sparse bool
 	// Lazy makes a mesh without peers: Join adds those that are wanted.
 	Lazy bool
 }
@@ -44,6 +46,7 @@ type Mesh struct {
 	first      *Joining                // all peers of a mesh that is not lazy, until Connect
 	device     func(int) rdma.Device
 	touched    int // lanes
+	sparse     bool
 	bell       rdma.Bell
 	describe   func(int) string
 	noMap      bool
@@ -61,7 +64,7 @@ func New(cfg Config) (*Mesh, error) {
 		return nil, err
 	}
 	m := &Mesh{rank: cfg.Rank, size: cfg.Size, geo: cfg.Geometry, bell: cfg.Bell, describe: cfg.Describe, noMap: cfg.NoMap,
-		peers: make([]atomic.Pointer[Peer], cfg.Size), device: cfg.Device, touched: min(cfg.Touch, cfg.Geometry.Lanes)}
+		peers: make([]atomic.Pointer[Peer], cfg.Size), device: cfg.Device, touched: min(cfg.Touch, cfg.Geometry.Lanes), sparse: cfg.Sparse}
 	m.ports.Store(new([]*port))
 	if cfg.Lazy {
 		return m, nil

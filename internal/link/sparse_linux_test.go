@@ -41,7 +41,7 @@ func TestMeshTouchesItsOwnRings(t *testing.T) {
 		dev, err := shm.New(shm.Options{})
 		require.NoError(t, err)
 		defer dev.Close()
-		meshes[r], err = New(Config{Rank: r, Size: size, Geometry: g, Bell: NewBell(), Touch: 1,
+		meshes[r], err = New(Config{Rank: r, Size: size, Geometry: g, Bell: NewBell(), Touch: 1, Sparse: true,
 			Device: func(int) rdma.Device { return dev }, Describe: func(r int) string { return fmt.Sprintf("rank %d", r) }})
 		require.NoError(t, err)
 		defer meshes[r].Close()

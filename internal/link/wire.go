@@ -63,10 +63,12 @@ func (g Geometry) recvDepth() int { return g.Lanes*(g.Slots+creditBatch+1) + 1 }
 
 func (p *Peer) connectWire() error {
 	g := p.mesh.geo
-	st, err := alloc(p.port.dev, g.sectionBytes(), fmt.Sprintf("staging for rank %d", p.Rank))
+	st, err := p.mesh.alloc(p.port.dev, g.sectionBytes(), fmt.Sprintf("staging for rank %d", p.Rank))
 	if err != nil {
 		return fmt.Errorf("staging memory for rank %d: %w", p.Rank, err)
 	}
+	p.visit(st.Bytes())
+	p.visit(p.section) // again, as for mapped rings
 	attr := p.port.dev.Attr()
 	w := &wire{peer: p, staging: st, auto: attr.Autonomous, inline: attr.MaxInline}
 	p.wire = w
