@@ -68,11 +68,8 @@ func (t *transmitter) landedLocked(n uint64) {
 	if t.next < n {
 		t.next, t.off = n, 0
 	}
-	if round, _ := t.e.rails.send.Round(); round == 0 {
-		return
-	}
 	// A lane may hold a piece from before this end began again. The peer drops it, but it has to come whole;
-	// the write's memory is its user's from now on.
+	// the write's memory is its user's from now on, also if the peer lied.
 	for _, l := range t.e.lanes {
 		if len(l.out.big) > 0 && l.out.bigSeq < t.done {
 			l.out.big = padding[:len(l.out.big)]

@@ -249,3 +249,26 @@ func TestNothingIsWantedOfAnEndedSocket(t *testing.T) {
 		require.False(t, tx.wants.Load(), "error first: %v", errorFirst)
 	}
 }
+
+// A peer that says too early that writes have landed gets nothing of their memory any more, which is the user's.
+func TestLandedTooEarly(t *testing.T) {
+	const size = 2 * pieceShared
+	a, b := newEnds(t, Options{Sockets: 2}, size)
+	src := touched(size)
+	tx := &a.ep.tx
+	for a.ep.cq.blocked.Load() < 2 {
+		_, err := a.ep.Post([]rdma.Write{{Local: src, Remote: b.mem.Remote(), HasImm: true, Signaled: true}})
+		require.NoError(t, err)
+	}
+	forged(t, b, header{kind: frameLanded, seq: tx.next}, nil)
+	for limit := time.Now().Add(10 * time.Second); tx.done < tx.next; {
+		require.True(t, time.Now().Before(limit))
+		_, err := a.cq.Poll(a.cs[:])
+		require.NoError(t, err)
+	}
+	for _, l := range a.ep.lanes {
+		if len(l.out.big) > 0 && l.out.bigSeq < tx.done {
+			require.True(t, inside(padding[:], l.out.big), "socket %d goes on sending write %d", l.index, l.out.bigSeq)
+		}
+	}
+}
