@@ -51,7 +51,7 @@ func TestRankOfAnotherJob(t *testing.T) {
 			errs := make([]error, 3)
 			var all sync.WaitGroup
 			for r := range errs {
-				cfg := Config{Rank: r, Size: len(errs), Root: addr, RunID: t.Name(), Epoch: 4, Timeout: time.Minute}
+				cfg := Config{Rank: r, Size: len(errs), Root: addr, RunID: t.Name(), Epoch: 4, Timeout: 3 * time.Minute}
 				ctx := waiting
 				switch r {
 				case 0:
@@ -141,3 +141,28 @@ func (p pipes) Close() error {
 }
 
 func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// While a root waits for its port, which an earlier run holds, the others do not give up either.
+func TestEarlierRunIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	l, addr := listen(t)
+	earlier, end := context.WithTimeout(context.Background(), 3500*time.Millisecond)
+	defer end()
+	var all sync.WaitGroup
+	all.Go(func() {
+		_, err := Connect(earlier, Config{Size: 2, Root: addr, RunID: "earlier", Listener: l})
+		assert.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+	groups, errs := make([]Group, 2), make([]error, 2)
+	for r := range groups {
+		all.Go(func() {
+			groups[r], errs[r] = Connect(t.Context(), Config{Rank: r, Size: 2, Root: addr, RunID: "run", Timeout: 20 * time.Second})
+		})
+	}
+	all.Wait()
+	for r, g := range groups {
+		if assert.NoError(t, errs[r]) {
+			assert.NoError(t, g.Close())
+		}
+	}
+}

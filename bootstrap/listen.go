@@ -8,15 +8,10 @@ import (
 	"net/netip"
 	"slices"
 	"syscall"
-	"time"
 
 	"github.com/gccl/gccl/bootstrap/internal/meet"
 	"github.com/gccl/gccl/bootstrap/internal/netif"
 )
-
-// bindPatience is how long a root waits for a port that is in use, as an earlier run of the job may
-// be about to end.
-const bindPatience = 10 * time.Second
 
 // listenRoot binds the first free port of the root's targets.
 func listenRoot(ctx context.Context, cfg *Config, targets []meet.Target) ([]net.Listener, error) {
@@ -34,7 +29,7 @@ func listenRoot(ctx context.Context, cfg *Config, targets []meet.Target) ([]net.
 	}
 	hosts := bindHosts(targets, local, cfg.LocalSize == cfg.Size)
 	first, last := targets[0].First, targets[0].Last
-	waiting, cancel := context.WithTimeout(ctx, bindPatience)
+	waiting, cancel := context.WithTimeout(ctx, meet.BindPatience)
 	defer cancel()
 	for pause := meet.FirstPause; ; {
 		listeners, err := listenFirst(waiting, hosts, first, last)

@@ -24,9 +24,13 @@ const (
 	secretTries    = 5 // tries that must end with a wrong secret, and nothing else, to be believed
 )
 
-// otherPatience is how long every address must answer that it serves others to be believed: one of them may
-// be an earlier run of the job that is about to end.
-const otherPatience = 2 * time.Second
+// BindPatience is how long a root waits for a port that is in use, as an earlier run of the job may
+// be about to end.
+const BindPatience = 10 * time.Second
+
+// otherPatience is how long every address must answer that it serves others to be believed: longer than the
+// root may wait for one of them.
+const otherPatience = BindPatience + 2*time.Second
 
 // firstWord is after how long a call says for the first time what keeps it.
 const firstWord = 10 * time.Second

@@ -46,7 +46,7 @@ func TestOthersAnswer(t *testing.T) {
 	}{
 		{"another job", NewBadge("secret", "other", 1), true, 2 * otherPatience, "serves another job"},
 		{"an earlier epoch", NewBadge("secret", "run", 0), true, 2 * otherPatience, "serves epoch 0 of this job"},
-		{"a later epoch", NewBadge("secret", "run", 2), true, otherPatience / 4, "serves epoch 2 of this job"},
+		{"a later epoch", NewBadge("secret", "run", 2), true, time.Second / 2, "serves epoch 2 of this job"},
 		{"not there yet", NewBadge("secret", "other", 1), false, 0, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -70,7 +70,7 @@ func TestOthersAnswer(t *testing.T) {
 				assert.ErrorIs(t, err, ErrOther)
 				assert.ErrorContains(t, err, c.text)
 				assert.LessOrEqual(t, time.Since(start), c.most)
-				assert.Zero(t, logs.Len())
+				assert.Equal(t, c.most > firstWord, logs.Len() == 1)
 				require.Len(t, d.Strangers(), 1)
 				s := d.Strangers()[0]
 				assert.Equal(t, uint32(1), s.Hello.Rank)
