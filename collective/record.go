@@ -28,6 +28,9 @@ type flight struct {
 	// memory is held by whoever reads the links for a dump, and by Close to say that they are gone.
 	memory   sync.Mutex
 	unmapped bool
+	// writing is held by whoever writes a dump to its file, where kept says that a failure's is.
+	writing sync.Mutex
+	kept    bool
 }
 
 type dumpRequest struct {
@@ -177,7 +180,7 @@ func (c *Comm) closeRecord() {
 // ended notes the end of a run. The caller holds the turn.
 func (c *Comm) ended(err error) { c.flight.ring.End(err == nil, c.engine.Waiting()) }
 
-// writeDump leaves a dump in the directory of dumps: whole or not at all.
+// writeDump leaves a dump in the directory of dumps: whole or not at all, and none in the place of a failure's.
 func (c *Comm) writeDump(d *recorder.Dump) {
 	dir := c.cfg.DumpDir
 	if dir == "" {
@@ -185,6 +188,14 @@ func (c *Comm) writeDump(d *recorder.Dump) {
 			return
 		}
 		dir = os.TempDir()
+	}
+	f := &c.flight
+	f.writing.Lock()
+	defer f.writing.Unlock()
+	if d.Why == "failure" {
+		f.kept = true
+	} else if f.kept { // and a failure's record, which tells how things stood then, stays
+		return
 	}
 	name := filepath.Join(dir, fmt.Sprintf("gccl-%s-rank%d.json", d.Epoch, d.Rank))
 	if err := patiently(func() error { return writeWhole(name, encodeDump(d)) }); err != nil {

@@ -169,3 +169,20 @@ func TestAbortLeavesARecord(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(b), "aborted: enough")
 }
+
+// A dump that somebody asked for, and that is late, does not take the place of a failure's record.
+func TestFailureRecordStays(t *testing.T) {
+	dir := t.TempDir()
+	comms := localBroken(t, 2, Config{DumpDir: dir})
+	late := comms[0].snapshot("signal")
+	comms[0].Abort("enough")
+	comms[0].writeDump(late)
+	files, err := filepath.Glob(filepath.Join(dir, "*-rank0.json"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	b, err := os.ReadFile(files[0])
+	require.NoError(t, err)
+	d, err := recorder.Decode(b)
+	require.NoError(t, err)
+	require.Equal(t, "failure", d.Why)
+}
