@@ -5,6 +5,7 @@ package verbs_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ func couple(t *testing.T, d, peer rdma.Device) (ep rdma.Endpoint, cq, peerCQ rdm
 		require.NoError(t, err)
 		ep, err := d.NewEndpoint(cq, rdma.EndpointOptions{})
 		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, errors.Join(ep.Close(), cq.Close())) })
 		return ep, cq
 	}
 	ep, cq = make(d)
