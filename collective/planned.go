@@ -53,8 +53,8 @@ type callKey struct {
 // recent is a call with its plan. The zero key is no call's.
 type recent struct {
 	key      callKey
-	src, dst view // of the very call; plan is nil if they are not to be compared
-	again    *planned
+	src, dst view // of the very call
+	viewed   bool // src and dst are known: the call had host memory, and checks that hold for it again
 	plan     *planned
 }
 
@@ -76,8 +76,8 @@ func (v *view) is(t *tensor.Tensor) bool {
 // addresses checked, and one on the very same tensors nothing: what makes small messages fast.
 func (c *Comm) ready(call *Call) (*planned, error) {
 	if call.Kind <= Recv && call.Counts == nil && call.RecvCounts == nil {
-		if r := &c.recent[call.Kind]; r.again != nil && r.src.is(&call.Src) && r.dst.is(&call.Dst) && r.key.root == call.Root && r.key.peer == call.Peer && r.key.op == call.Op {
-			return r.again, nil
+		if r := &c.recent[call.Kind]; r.viewed && r.src.is(&call.Src) && r.dst.is(&call.Dst) && r.key.root == call.Root && r.key.peer == call.Peer && r.key.op == call.Op {
+			return r.plan, nil
 		}
 	}
 	key := callKey{call.Kind, call.Src.DType(), call.Dst.DType(), c.registered(call), call.Op, tensor.Compare(call.Dst, call.Src),
@@ -105,7 +105,7 @@ func (c *Comm) ready(call *Call) (*planned, error) {
 func (c *Comm) remember(call *Call, key callKey, p *planned) {
 	r := recent{key: key, plan: p}
 	if key.kind != 0 && !onDevice(call) {
-		r.src, r.dst, r.again = viewOf(call.Src), viewOf(call.Dst), p
+		r.src, r.dst, r.viewed = viewOf(call.Src), viewOf(call.Dst), true
 	}
 	c.recent[call.Kind] = r
 }

@@ -42,13 +42,12 @@ func (c *Comm) crowded() bool {
 // transfer waits until it has been read, which costs a turn of the core where ranks share one; a root or a
 // leaf need not wait for anything else.
 func (c *Comm) lendMin(k Kind) int {
-	oneWay := k.rooted()
-	switch {
-	case c.crowded() && oneWay:
+	switch crowded := c.crowded(); {
+	case crowded && k.rooted():
 		return 128 << 10
-	case c.crowded():
+	case crowded:
 		return 16 << 10
-	case oneWay:
+	case k.rooted():
 		return 8 << 10
 	}
 	return lendLeast

@@ -49,7 +49,6 @@ func (m *Mesh) Join(ranks []int) (*Joining, error) {
 		if err := m.open(pt); err != nil {
 			return nil, errors.Join(err, j.Abandon())
 		}
-		m.touch(pt)
 	}
 	return j, nil
 }
@@ -88,13 +87,6 @@ func (m *Mesh) alloc(dev rdma.Device, n int, purpose string) (rdma.Region, error
 // wireTouch is the most that is visited of a peer's ring for posted writes, and as much again of what is
 // staged for it.
 const wireTouch = 16 << 20
-
-// touch visits the pages of the lanes that are used most.
-func (m *Mesh) touch(pt *port) {
-	for _, p := range pt.peers {
-		p.visit(p.section)
-	}
-}
 
 // visit visits the pages that are used most of this rank's own section for a peer, or of what it stages for it.
 func (p *Peer) visit(section []byte) {

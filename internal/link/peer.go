@@ -123,7 +123,7 @@ func (p *Peer) connect(ctx context.Context, addr []byte, remote rdma.RemoteRegio
 				return fmt.Errorf("map the ring buffers of rank %d: %w", p.Rank, err)
 			}
 		}
-		p.visit(p.section) // again: a hypervisor may have dropped since what it knew of pages that were not used
+		p.visit(p.section) // here, not when it is allocated: a hypervisor drops what it knows of pages that are not used for long
 		p.connectMemory()
 	} else if err := p.connectWire(); err != nil {
 		return err

@@ -68,7 +68,7 @@ func (p *Peer) connectWire() error {
 		return fmt.Errorf("staging memory for rank %d: %w", p.Rank, err)
 	}
 	p.visit(st.Bytes())
-	p.visit(p.section) // again, as for mapped rings
+	p.visit(p.section)
 	attr := p.port.dev.Attr()
 	w := &wire{peer: p, staging: st, auto: attr.Autonomous, inline: attr.MaxInline}
 	p.wire = w
