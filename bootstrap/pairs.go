@@ -1,11 +1,12 @@
 package bootstrap
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -18,13 +19,17 @@ type Pairs struct {
 	circle   Circle
 	addrs    [][]string // by rank
 	entrance *Entrance
-	life     context.Context
+	life     context.Context // until Close
 	end      context.CancelCauseFunc
+	meeting  context.Context // until Fail or Close
+	stop     context.CancelCauseFunc
 	workers  sync.WaitGroup
+	meetings sync.WaitGroup
 
 	mu      sync.Mutex
 	arrived map[int]*Contact // ranks that have come and that this one has yet to meet
 	came    chan struct{}    // closed, and made anew, when one comes
+	word    []byte           // the message that tells why this rank failed; nil: it has not
 }
 
 // OpenPairs lets the ranks of a circle, which are reached at addrs by rank, meet this one, whose port
@@ -32,37 +37,76 @@ type Pairs struct {
 func OpenPairs(port *Port, c Circle, addrs [][]string) *Pairs {
 	p := &Pairs{port: port, circle: c, addrs: addrs, arrived: map[int]*Contact{}, came: make(chan struct{})}
 	p.life, p.end = context.WithCancelCause(context.Background())
+	p.meeting, p.stop = context.WithCancelCause(p.life)
 	p.entrance = port.Enter(c, ForMeeting)
 	p.workers.Go(p.receive)
 	return p
 }
 
-// receive takes in who comes. A rank that comes again has given up its earlier attempt.
+// receive takes in who comes. A rank that comes again has given up its earlier attempt. A lower rank comes
+// to look whether this one is there, and whether it has failed.
 func (p *Pairs) receive() {
 	for {
 		c, err := p.entrance.Accept(p.life)
 		if err != nil {
 			return
 		}
-		if c.Rank <= p.circle.Rank || c.Rank >= p.circle.Size {
-			c.Close()
-			continue
-		}
 		p.mu.Lock()
-		if old := p.arrived[c.Rank]; old != nil {
-			old.Close()
+		switch {
+		case p.word != nil:
+			p.workers.Go(func() { c.part(p.word) })
+		case c.Rank <= p.circle.Rank || c.Rank >= p.circle.Size:
+			c.Close()
+		default:
+			if old := p.arrived[c.Rank]; old != nil {
+				old.Close()
+			}
+			p.arrived[c.Rank] = c
+			close(p.came)
+			p.came = make(chan struct{})
 		}
-		p.arrived[c.Rank] = c
-		close(p.came)
-		p.came = make(chan struct{})
 		p.mu.Unlock()
 	}
 }
 
+// Fail ends this rank's meetings, those to come included, and tells the ranks that it is meeting, and all
+// that want to meet it until Close, why: their Meet returns word, of less than 64 KiB, in a Told. The
+// first word stays. Fail returns when no meeting is in progress, and waits for about a second at most
+// for ranks that do not listen.
+func (p *Pairs) Fail(word []byte) {
+	p.mu.Lock()
+	var arrived []*Contact
+	if p.word == nil {
+		p.word = append([]byte{saysFailed}, word...)
+		arrived = slices.Collect(maps.Values(p.arrived))
+		clear(p.arrived)
+	}
+	p.mu.Unlock()
+	p.stop(errFailed)
+	var told sync.WaitGroup
+	for _, c := range arrived {
+		told.Go(func() { c.part(p.word) })
+	}
+	told.Wait()
+	p.meetings.Wait()
+}
+
+// errFailed ends the meetings of a rank that failed.
+var errFailed = errors.New("this rank has failed")
+
+// Told is the error of a meeting with a rank that has failed.
+type Told struct {
+	Rank int
+	Word []byte // what it said
+}
+
+// Error names the rank.
+func (t *Told) Error() string { return fmt.Sprintf("rank %d has failed", t.Rank) }
+
 // Close ends meetings in progress. It is local and bounded, and may be called more than once.
 func (p *Pairs) Close() {
 	p.end(ErrClosed)
-	p.entrance.Close()
+	p.entrance.Leave()
 	p.workers.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -76,12 +120,24 @@ func (p *Pairs) Close() {
 // Each is given what the other has brought, less than 64 KiB, and Meet returns when both ranks' use
 // has returned nil. If one's fails, the other's Meet fails, too. Two ranks have one meeting at a time.
 //
-// Meet returns when ctx is done, and soon after the peer's port has closed.
-func (p *Pairs) Meet(ctx context.Context, peer int, mine []byte, use func(theirs []byte) error) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(p.life, func() { cancel(context.Cause(p.life)) })()
-	if err := p.meet(ctx, peer, mine, use); err != nil {
+// Meet returns when ctx is done, which use is given, and soon after the peer has failed or its port has
+// closed.
+func (p *Pairs) Meet(ctx context.Context, peer int, mine []byte, use func(ctx context.Context, theirs []byte) error) error {
+	p.mu.Lock()
+	failed := p.word != nil
+	if !failed {
+		p.meetings.Add(1)
+		defer p.meetings.Done()
+	}
+	p.mu.Unlock()
+	err := errFailed
+	if !failed {
+		ctx, cancel := context.WithCancelCause(ctx)
+		defer cancel(nil)
+		defer context.AfterFunc(p.meeting, func() { cancel(context.Cause(p.meeting)) })()
+		err = p.meet(ctx, peer, mine, func(theirs []byte) error { return use(ctx, theirs) })
+	}
+	if err != nil {
 		return fmt.Errorf("bootstrap: rank %d meets rank %d: %w", p.circle.Rank, peer, err)
 	}
 	return nil
@@ -98,21 +154,21 @@ func (p *Pairs) meet(ctx context.Context, peer int, mine []byte, use func([]byte
 			c, err = p.await(ctx, peer)
 		}
 		if err == nil {
-			stop := context.AfterFunc(ctx, c.Close)
 			var begun bool
-			begun, err = exchange(c, calls, mine, use)
-			stop()
-			c.Close()
-			if err != nil && !calls && !begun && ctx.Err() == nil {
-				// Who called had given up; it may come again, and if it has ended, its port is closed.
-				continue
+			begun, err = p.talk(ctx, c, calls, mine, use)
+			if err != nil && ctx.Err() == nil && !isTold(err) {
+				// If the other has failed, that is why; if it stands and the contact broke, it had given up.
+				seen := p.look(ctx, peer)
+				if seen == nil && !calls && !begun {
+					continue // it may come again
+				}
+				if isTold(seen) {
+					err = seen
+				}
 			}
 		}
-		var verdict *verdict
 		switch {
-		case err == nil:
-			return nil
-		case errors.As(err, &verdict):
+		case err == nil, isTold(err), errors.As(err, new(*verdict)):
 			return err
 		case ctx.Err() != nil:
 			return fmt.Errorf("%w: it has not come: %w", ErrTimeout, context.Cause(ctx))
@@ -125,22 +181,43 @@ func (p *Pairs) meet(ctx context.Context, peer int, mine []byte, use func([]byte
 	}
 }
 
+// talk is what two ranks in contact do. If it is interrupted, the other is told why.
+func (p *Pairs) talk(ctx context.Context, c *Contact, calls bool, mine []byte, use func([]byte) error) (begun bool, err error) {
+	defer c.Close()
+	stop := context.AfterFunc(ctx, c.interrupt)
+	begun, err = exchange(ctx, c, calls, mine, use)
+	if !stop() && err != nil {
+		p.mu.Lock()
+		word := p.word
+		p.mu.Unlock()
+		if word != nil {
+			c.part(word)
+		}
+	}
+	return begun, err
+}
+
 // verdict is the failure of one side to use what it was given.
 type verdict struct{ err error }
 
 func (v *verdict) Error() string { return v.err.Error() }
 func (v *verdict) Unwrap() error { return v.err }
 
+// isTold reports whether an error is what a rank said that has failed.
+func isTold(err error) bool { return errors.As(err, new(*Told)) }
+
 // What begins a message of a meeting.
 const (
-	saysOffer = 'o'
-	saysDone  = 'd'
-	saysFault = 'f' // and why
+	saysOffer  = 'o'
+	saysDone   = 'd'
+	saysFault  = 'f' // and why
+	saysFailed = 'x' // and the word of Fail
 )
 
 // exchange is what both sides do once they are in contact. The side that was called speaks first, so
-// that an offer comes from a rank that is there. begun says that an offer has come.
-func exchange(c *Contact, calls bool, mine []byte, use func([]byte) error) (begun bool, err error) {
+// that an offer comes from a rank that is there. begun says that an offer has come. That the other has
+// failed counts more than what follows from it.
+func exchange(ctx context.Context, c *Contact, calls bool, mine []byte, use func([]byte) error) (begun bool, err error) {
 	offer := append([]byte{saysOffer}, mine...)
 	if !calls {
 		if err := c.Send(offer, patience); err != nil {
@@ -157,20 +234,28 @@ func exchange(c *Contact, calls bool, mine []byte, use func([]byte) error) (begu
 		}
 	}
 	// Each in turn says whether it can use that: a network of this process holds no message for later.
-	mineFailed := use(theirs)
+	var mineFailed error
 	word := []byte{saysDone}
-	if mineFailed != nil {
-		word = append([]byte{saysFault}, mineFailed.Error()...)
-		word, mineFailed = word[:min(len(word), MaxMessage)], &verdict{mineFailed}
+	if err := use(theirs); err != nil {
+		word = append([]byte{saysFault}, err.Error()...)
+		word, mineFailed = word[:min(len(word), MaxMessage)], &verdict{err}
+		if ctx.Err() != nil {
+			return true, mineFailed
+		}
+		defer time.AfterFunc(farewell, c.interrupt).Stop() // it may say nothing more
 	}
 	if calls {
-		if err = c.Send(word, patience); err == nil && mineFailed == nil {
-			_, err = hear(c, saysDone)
+		err = c.Send(word, patience)
+		if _, heard := hear(c, saysDone); err == nil || isTold(heard) {
+			err = heard
 		}
 	} else if _, err = hear(c, saysDone); err == nil {
 		err = c.Send(word, patience)
 	}
-	return true, cmp.Or(mineFailed, err)
+	if mineFailed != nil && !isTold(err) {
+		err = mineFailed
+	}
+	return true, err
 }
 
 // patience bounds the sending of a message, beside the context: who it is for does little else.
@@ -184,6 +269,8 @@ func hear(c *Contact, word byte) ([]byte, error) {
 		return nil, err
 	case len(b) > 0 && b[0] == word:
 		return b[1:], nil
+	case len(b) > 0 && b[0] == saysFailed:
+		return nil, &Told{Rank: c.Rank, Word: b[1:]}
 	case len(b) > 0 && b[0] == saysFault:
 		return nil, &verdict{&RankError{Rank: c.Rank, Err: fmt.Errorf("it cannot use what it was told: %s", b[1:])}}
 	}
@@ -212,7 +299,7 @@ func (p *Pairs) await(ctx context.Context, peer int) (*Contact, error) {
 		select {
 		case <-came:
 		case <-timer.C:
-			if err := p.look(ctx, peer); errors.Is(err, ErrRefused) {
+			if err := p.look(ctx, peer); errors.Is(err, ErrRefused) || isTold(err) {
 				return nil, err
 			}
 			look = min(2*look, lastLook)
@@ -223,13 +310,18 @@ func (p *Pairs) await(ctx context.Context, peer int) (*Contact, error) {
 	}
 }
 
-// look calls a peer for nothing.
+// look calls a peer to see whether it is there, and hears what it says if it has failed.
 func (p *Pairs) look(ctx context.Context, peer int) error {
 	ctx, cancel := context.WithTimeout(ctx, firstLook)
 	defer cancel()
 	c, err := p.port.Call(ctx, p.circle, ForMeeting, peer, p.addrs[peer])
-	if err == nil {
-		c.Close() // who comes to a higher rank is not listened to
+	if err != nil {
+		return err
 	}
-	return err
+	defer c.Close() // a rank that lives does not listen to lower ranks, and finds this contact ended
+	defer context.AfterFunc(ctx, c.interrupt)()
+	if _, err := hear(c, saysDone); isTold(err) {
+		return err
+	}
+	return nil
 }

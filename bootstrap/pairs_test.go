@@ -54,7 +54,7 @@ func TestAllPairsMeet(t *testing.T) {
 					}
 					wg.Go(func() {
 						var got string
-						err := ps[a].Meet(t.Context(), b, fmt.Appendf(nil, "%d to %d, %d", a, b, round), func(theirs []byte) error {
+						err := ps[a].Meet(t.Context(), b, fmt.Appendf(nil, "%d to %d, %d", a, b, round), func(_ context.Context, theirs []byte) error {
 							got = string(theirs)
 							return nil
 						})
@@ -68,7 +68,7 @@ func TestAllPairsMeet(t *testing.T) {
 	})
 }
 
-func use(theirs []byte) error { return nil }
+func use(ctx context.Context, theirs []byte) error { return nil }
 
 func TestAMeetingFailsOnBothSides(t *testing.T) {
 	bad := errors.New("it does not fit")
@@ -78,7 +78,7 @@ func TestAMeetingFailsOnBothSides(t *testing.T) {
 			var wg sync.WaitGroup
 			for r := range 2 {
 				wg.Go(func() {
-					errs[r] = ps[r].Meet(t.Context(), 1-r, nil, func([]byte) error {
+					errs[r] = ps[r].Meet(t.Context(), 1-r, nil, func(context.Context, []byte) error {
 						if r == failing {
 							return bad
 						}
@@ -119,6 +119,70 @@ func TestMeetingsEnd(t *testing.T) {
 		wg.Go(func() { assert.ErrorIs(t, ps[0].Meet(t.Context(), 2, nil, use), ErrClosed) })
 		time.Sleep(20 * time.Millisecond) // mostly, it waits by then
 		ps[0].Close()
+		wg.Wait()
+	})
+}
+
+// Whoever meets a rank that fails, has met it, or comes to meet it, is told why: whether it called or was
+// called, waits, or is at work on what it was given.
+func TestAFailureIsTold(t *testing.T) {
+	const size, fails = 5, 2
+	eachPairs(t, size, func(t *testing.T, ps []*Pairs) {
+		told := func(r int, err error) {
+			var told *Told
+			if assert.ErrorAs(t, err, &told, "rank %d", r) {
+				assert.Equal(t, Told{Rank: fails, Word: []byte("rank 4 is gone")}, *told)
+			}
+		}
+		atWork := make(chan struct{}, 2)
+		work := func(ctx context.Context, _ []byte) error {
+			atWork <- struct{}{}
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}
+		var wg sync.WaitGroup
+		for _, r := range []int{1, 3} { // at work on both sides, or waiting for the other's word
+			wg.Go(func() { assert.ErrorIs(t, ps[fails].Meet(t.Context(), r, nil, work), errFailed) })
+			wg.Go(func() { told(r, ps[r].Meet(t.Context(), fails, nil, use)) })
+		}
+		<-atWork
+		<-atWork
+		wg.Go(func() { told(0, ps[0].Meet(t.Context(), fails, nil, use)) }) // waits to be called
+		ps[fails].Fail([]byte("rank 4 is gone"))
+		ps[fails].Fail([]byte("something else"))
+		told(4, ps[4].Meet(t.Context(), fails, nil, use))
+		told(1, ps[1].Meet(t.Context(), fails, nil, use))
+		wg.Wait()
+		require.ErrorIs(t, ps[fails].Meet(t.Context(), 0, nil, use), errFailed)
+	})
+}
+
+// That the other has failed counts more than what follows from that, such as memory that is gone, even if
+// its word does not come through because this rank was busy.
+func TestAFailureCountsMoreThanItsConsequences(t *testing.T) {
+	eachPairs(t, 3, func(t *testing.T, ps []*Pairs) {
+		begun, failed := make(chan struct{}, 2), make(chan struct{})
+		var wg sync.WaitGroup
+		for _, r := range []int{0, 2} {
+			wg.Go(func() {
+				assert.Error(t, ps[1].Meet(t.Context(), r, nil, func(ctx context.Context, _ []byte) error {
+					<-ctx.Done()
+					return ctx.Err()
+				}))
+			})
+			wg.Go(func() {
+				err := ps[r].Meet(t.Context(), 1, nil, func(context.Context, []byte) error {
+					begun <- struct{}{}
+					<-failed
+					return errors.New("what I was given is gone")
+				})
+				assert.ErrorAs(t, err, new(*Told), "rank %d", r)
+			})
+		}
+		<-begun
+		<-begun
+		ps[1].Fail([]byte("why"))
+		close(failed)
 		wg.Wait()
 	})
 }

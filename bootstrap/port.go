@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -145,7 +147,8 @@ type Contact struct {
 	PID  int
 	Host string
 
-	conn *wire.Conn
+	conn    *wire.Conn
+	hurried atomic.Bool // by interrupt
 }
 
 func newContact(conn *wire.Conn, rank int, id wire.Identity) *Contact {
@@ -167,6 +170,9 @@ func (c *Contact) send(f wire.Frame, within time.Duration) error {
 	if within > 0 {
 		c.Hurry(within)
 	}
+	if c.hurried.Load() {
+		c.Hurry(farewell)
+	}
 	return c.conn.Send(f)
 }
 
@@ -185,6 +191,30 @@ func (c *Contact) Receive() ([]byte, error) {
 		return nil, errors.New("bootstrap: a contact carries messages only")
 	}
 	return f.Payload, nil
+}
+
+// interrupt ends a Receive in progress at once, and each Send soon; nothing more is received.
+func (c *Contact) interrupt() {
+	c.hurried.Store(true)
+	c.conn.Net().SetReadDeadline(time.Unix(1, 0))
+	c.Hurry(farewell)
+}
+
+// part sends a last message and closes the contact. It takes what the other still sends, so that neither
+// waits for the other to read, nor a reset overtakes the message; both for no longer than farewell.
+func (c *Contact) part(word []byte) {
+	defer c.Close()
+	nc := c.conn.Net()
+	nc.SetReadDeadline(time.Now().Add(farewell))
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		_, _ = io.Copy(io.Discard, nc)
+	}()
+	if half, ok := nc.(interface{ CloseWrite() error }); c.Send(word, farewell) != nil || !ok || half.CloseWrite() != nil {
+		c.Close()
+	}
+	<-read
 }
 
 // Close closes the contact; it may be called more than once and ends Send and Receive.

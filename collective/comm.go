@@ -30,6 +30,7 @@ type Comm struct {
 	geo        link.Geometry
 	engine     *executor.Engine
 	pairs      *bootstrap.Pairs // makes links when they are wanted; nil: all are made
+	attempt    *attempt         // that failed, until its failure is told
 	catalog    []schedule.Info
 	tuning     tuning
 	epoch      uint64
@@ -220,11 +221,13 @@ func (c *Comm) Abort(why string) { c.giveUp(link.CauseGaveUp, "abort", "aborted"
 // giveUp breaks the communicator for a reason of this rank's own.
 func (c *Comm) giveUp(cause link.Cause, call, verb, why string) {
 	n := &link.Notice{Cause: cause, From: c.rank, Culprit: c.rank, Text: fmt.Sprintf("%s %s: %s", c.describe(c.rank), verb, why)}
+	first := n
 	c.life.RLock()
 	if !c.released {
-		c.mesh.Fail(n)
+		first = c.mesh.Fail(n)
 	}
 	c.life.RUnlock()
+	c.tellPairs(first)
 	c.broken.CompareAndSwap(nil, &StepError{Kind: kindOf(cause), Call: call, Rank: c.rank, Peer: c.rank, Step: -1, Err: errors.New(n.Text)})
 	for c.cfg.DumpDir != "" && c.tending.Load() {
 		runtime.Gosched()

@@ -8,6 +8,7 @@ import (
 	"github.com/gccl/gccl/internal/executor"
 	"github.com/gccl/gccl/internal/link"
 	"github.com/gccl/gccl/internal/recorder"
+	"go.uber.org/zap"
 )
 
 // fail breaks the communicator because a call failed, tells the peers, and returns the error that
@@ -65,8 +66,12 @@ func (c *Comm) fail(call *Call, err error) error {
 	default:
 		n.Cause, n.Text = link.CauseInternal, fmt.Sprintf("%s: %v", c.describe(c.rank), err)
 	}
-	if first := c.mesh.Fail(n); first != n && gone == nil {
-		e.Kind, e.Peer, e.Err = kindOf(first.Cause), first.Culprit, first
+	broke := c.mesh.Fail(n)
+	if broke != n && gone == nil {
+		e.Kind, e.Peer, e.Err = kindOf(broke.Cause), broke.Culprit, broke
+	}
+	if err := c.retreat(broke); err != nil {
+		c.log.Warn("links that were being made could not be given up", zap.Error(err))
 	}
 	first := c.broken.CompareAndSwap(nil, e)
 	if c.cfg.DumpDir != "" {

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/gccl/gccl/bootstrap"
 	"github.com/gccl/gccl/internal/executor"
 	"github.com/gccl/gccl/internal/link"
+	"github.com/gccl/gccl/rdma"
 	"github.com/gccl/gccl/schedule"
-	"golang.org/x/sync/errgroup"
 )
 
 // lazySize is the most ranks of a communicator whose links are all made at once. Beyond, they cost time and
@@ -119,7 +120,20 @@ const (
 	lastTend  = 100 * time.Millisecond
 )
 
-// join adds ranks to the mesh.
+// attempt is an attempt to make links.
+type attempt struct {
+	joining  *link.Joining
+	meetings sync.WaitGroup
+	met      chan met
+}
+
+// met is the end of a meeting.
+type met struct {
+	rank int
+	err  error
+}
+
+// join adds ranks to the mesh. If that fails, the meetings in progress go on until retreat.
 func (c *Comm) join(ctx context.Context, ranks []int) error {
 	if c.cfg.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -130,15 +144,18 @@ func (c *Comm) join(ctx context.Context, ranks []int) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	g, meeting := errgroup.WithContext(ctx)
+	a := &attempt{joining: j, met: make(chan met, len(ranks))}
+	c.attempt = a
+	life := context.WithoutCancel(ctx)
 	for _, r := range ranks {
-		g.Go(func() error {
-			return c.pairs.Meet(meeting, r, j.Blob(r), func(theirs []byte) error { return j.Connect(meeting, r, theirs) })
+		a.meetings.Go(func() {
+			a.met <- met{r, c.pairs.Meet(life, r, j.Blob(r), func(ctx context.Context, theirs []byte) error { return j.Connect(ctx, r, theirs) })}
 		})
 	}
-	if err := c.waitFor(g); err != nil {
-		return errors.Join(err, j.Abandon())
+	if err := c.await(ctx, a, ranks); err != nil {
+		return err
 	}
+	c.attempt = nil
 	j.Done()
 	for _, r := range ranks {
 		p := c.mesh.Peer(r)
@@ -152,37 +169,89 @@ func (c *Comm) join(ctx context.Context, ranks []int) error {
 	return nil
 }
 
-// waitFor waits for meetings, and meanwhile does what a rank that waits must.
-func (c *Comm) waitFor(g *errgroup.Group) error {
-	done := make(chan error, 1)
-	go func() { done <- g.Wait() }()
-	var broken error
-	timer := time.NewTimer(firstTend)
-	defer timer.Stop()
-	for pause := firstTend; ; {
-		select {
-		case err := <-done:
-			if err != nil && broken == nil {
-				return c.unmet(err)
-			}
-			return broken
-		case <-timer.C:
-			if err := c.engine.Tend(); err != nil && broken == nil {
-				broken = err
-				c.pairs.Close() // which ends the meetings
-			}
-			pause = min(2*pause, lastTend)
-			timer.Reset(pause)
-		}
+// retreat tells the ranks that this one meets, or would have met, why it has failed, and gives up the links
+// that were being made.
+func (c *Comm) retreat(n *link.Notice) error {
+	c.tellPairs(n)
+	a := c.attempt
+	if a == nil {
+		return nil
+	}
+	c.attempt = nil
+	a.meetings.Wait()
+	return a.joining.Abandon()
+}
+
+// tellPairs ends the making of links, for a reason that all who want one are told.
+func (c *Comm) tellPairs(n *link.Notice) {
+	if c.pairs != nil {
+		mine := *n
+		mine.From = c.rank
+		c.pairs.Fail(mine.Marshal())
 	}
 }
 
-// unmet says who is to blame for a meeting that failed.
-func (c *Comm) unmet(err error) error {
-	var blamed *bootstrap.RankError
-	if errors.Is(err, bootstrap.ErrPeerLost) && errors.As(err, &blamed) {
-		return &executor.Gone{Notice: &link.Notice{Cause: link.CauseLost, From: c.rank, Culprit: blamed.Rank,
-			Text: fmt.Sprintf("%s: %v", c.describe(blamed.Rank), blamed.Err)}}
+// await waits for meetings, and meanwhile does what a rank that waits must.
+func (c *Comm) await(ctx context.Context, a *attempt, ranks []int) error {
+	timer := time.NewTimer(firstTend)
+	defer timer.Stop()
+	for pause, missing := firstTend, slices.Clone(ranks); len(missing) > 0; {
+		select {
+		case m := <-a.met:
+			if m.err != nil {
+				return c.unmet(m)
+			}
+			missing = slices.DeleteFunc(missing, func(r int) bool { return r == m.rank })
+		case <-timer.C:
+			if err := c.engine.Tend(); err != nil {
+				return err
+			}
+			pause = min(2*pause, lastTend)
+			timer.Reset(pause)
+		case <-ctx.Done():
+			return &unmet{fmt.Errorf("no link to %s: it has not come to a call of this rank: %w", c.describeAll(missing), context.Cause(ctx))}
+		}
 	}
-	return &unmet{err}
+	return nil
+}
+
+// describeAll names ranks, in a bounded text.
+func (c *Comm) describeAll(ranks []int) string {
+	s := ""
+	for i, r := range ranks {
+		if i == mostNamed {
+			return fmt.Sprintf("%s and %d more", s, len(ranks)-i)
+		}
+		if i > 0 {
+			s += ", "
+		}
+		s += c.describe(r)
+	}
+	return s
+}
+
+// mostNamed is the most ranks that a message names.
+const mostNamed = 8
+
+// unmet says who is to blame for a meeting that failed.
+func (c *Comm) unmet(m met) error {
+	var told *bootstrap.Told
+	culprit, what := -1, m.err
+	if blamed := (*bootstrap.RankError)(nil); errors.As(m.err, &blamed) {
+		culprit, what = blamed.Rank, blamed.Err
+	}
+	switch {
+	case errors.As(m.err, &told):
+		n, err := link.ParseNotice(told.Word, told.Rank, c.size)
+		if err != nil {
+			return &unmet{err}
+		}
+		return &executor.Gone{Notice: n}
+	case errors.Is(m.err, rdma.ErrPeerLost):
+		culprit = m.rank
+	case !errors.Is(m.err, bootstrap.ErrPeerLost) || culprit < 0:
+		return &unmet{m.err}
+	}
+	return &executor.Gone{Notice: &link.Notice{Cause: link.CauseLost, From: c.rank, Culprit: culprit,
+		Text: fmt.Sprintf("%s: %v", c.describe(culprit), what)}}
 }

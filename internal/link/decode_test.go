@@ -56,20 +56,21 @@ func TestPublicationRoundTrip(t *testing.T) {
 }
 
 func TestNoticeRoundTrip(t *testing.T) {
-	b := make([]byte, noticeBytes)
 	long := string(make([]byte, 3*noticeBytes))
 	for _, n := range []*Notice{
 		{CauseLost, 1, 2, "rank 2 is gone"},
 		{CauseClosed, 3, 0, ""},
 		{CauseMismatch, 0, 7, long},
 	} {
-		n.encode(b)
-		got, err := decodeNotice(b, n.From, 8)
+		b := n.Marshal()
+		got, err := ParseNotice(b, n.From, 8)
 		require.NoError(t, err)
 		n.Text = n.Text[:min(len(n.Text), maxNoticeText)]
 		require.Equal(t, n, got)
-		_, err = decodeNotice(b, n.From+1, 8)
+		_, err = ParseNotice(b, n.From+1, 8)
 		require.Error(t, err, "a notice from somebody else")
+		_, err = ParseNotice(b[:len(b)-1], n.From, 8)
+		require.Error(t, err, "a notice cut short")
 	}
 }
 

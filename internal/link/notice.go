@@ -56,6 +56,21 @@ func cut(s string, n int) string {
 	return s[:n]
 }
 
+// Marshal returns the notice as bytes for ParseNotice, of a length that stays.
+func (n *Notice) Marshal() []byte {
+	b := make([]byte, noticeBytes)
+	n.encode(b)
+	return b
+}
+
+// ParseNotice is the inverse of Marshal. It checks what a rank of a communicator of size ranks may tell.
+func ParseNotice(b []byte, from, size int) (*Notice, error) {
+	if len(b) != noticeBytes {
+		return nil, fmt.Errorf("link: notice of %d bytes from rank %d, %d expected", len(b), from, noticeBytes)
+	}
+	return decodeNotice(b, from, size)
+}
+
 func decodeNotice(b []byte, from, size int) (*Notice, error) {
 	n := &Notice{
 		Cause:   Cause(binary.LittleEndian.Uint16(b[8:])),
