@@ -200,7 +200,7 @@ func shut(t *testing.T, fd, how int) {
 	}
 }
 
-// resetLane resets the connection as seen by the peer, and ends it here.
+// resetLane resets the connection as seen by the peer, and ends it here. Nobody may be polling.
 func resetLane(t *testing.T, l *lane) {
 	if l.relay != nil {
 		require.NoError(t, l.relay.tcp.SetLinger(0))
@@ -213,6 +213,14 @@ func resetLane(t *testing.T, l *lane) {
 	require.NoError(t, unix.Dup3(p[0], l.fd, unix.O_CLOEXEC)) // which closes the connection
 	require.NoError(t, unix.Close(p[0]))
 	require.NoError(t, unix.Close(p[1]))
+	// The sets knew the connection, not its number: without this the end would never be noticed here.
+	require.NoError(t, l.e.cq.watch.add(l))
+	if l.in.listed {
+		require.NoError(t, control(l.e.cq.in, unix.EPOLL_CTL_ADD, l.fd, unix.EPOLLIN, l.slot))
+	}
+	if l.out.listed {
+		require.NoError(t, control(l.e.cq.out, unix.EPOLL_CTL_ADD, l.fd, unix.EPOLLOUT|unix.EPOLLET, l.slot))
+	}
 }
 
 // railAt returns an open lane of an endpoint, counted from the end if i is negative.
@@ -384,11 +392,13 @@ func TestRailsAtRandom(t *testing.T) {
 				case <-time.After(time.Duration(rng.IntN(30)) * time.Millisecond):
 				}
 				x := []*end{a, b}[rng.IntN(2)]
+				x.ep.cq.mu.Lock()
 				x.ep.tx.mu.Lock()
 				if n := len(x.ep.lanes); n > 1 {
 					breakers[names[rng.IntN(3)]](t, x.ep.lanes[rng.IntN(n)])
 				}
 				x.ep.tx.mu.Unlock()
+				x.ep.cq.mu.Unlock()
 			}
 		}()
 		err := railSides(t, a, b, 60)
