@@ -35,7 +35,7 @@ var imports = []struct{ pkg, may string }{
 	// Floor 1: algorithms, proofs, providers, the control plane.
 	{"ring", "schedule"},
 	{"tree", "schedule"},
-	{"direct", "schedule"},
+	{"direct", "ring schedule"}, // two levels: its algorithms inside hosts, a ring across
 	{"schedule/verify/...", "schedule/..."},
 	{"schedule/simulate", "schedule/..."},
 	{"rdma/loopback", "rdma"},

@@ -28,6 +28,10 @@ func TestHostsTable(t *testing.T) {
 // headers (Ethernet, IPv4, TCP with timestamps).
 const payloadRate = linkRate * 1448 / 1514
 
+// changesPartners has what is shown for comparison: hosts are not in step, some ports get from two at once,
+// others from none.
+const changesPartners = "GCCL_ALGO=allreduce:direct.AllReduceTwoLevel"
+
 // AllReduce across hosts is as fast as the links allow: within a tenth of the time in which sockets,
 // one a host and nothing around them, move as many bytes around a ring of the hosts. The prediction is
 // the simulator's.
@@ -56,7 +60,7 @@ func TestHostsBandwidth(t *testing.T) {
 	}
 	read(l.run("ring", l.job(labHosts, ringEnv+"="+l.prefix)), "ring", func(i int, took time.Duration, _ string) { bound[i] = max(bound[i], took) })
 	t.Log("   MiB   links ms  sockets ms  predicted ms  measured ms  of links  of sockets  algorithm")
-	for _, algo := range []string{"", "GCCL_ALGO=allreduce:direct.AllReduceTwoLevel"} {
+	for _, algo := range []string{"", "GCCL_ALGO=allreduce:direct.AllReduceTwoLevelRing", changesPartners} {
 		measured = [labSizes]time.Duration{}
 		read(l.run("reduce", l.job(labRanks, algo)), "reduce", func(i int, took time.Duration, algorithm string) {
 			mib := labMiB[i]
@@ -68,7 +72,7 @@ func TestHostsBandwidth(t *testing.T) {
 				took.Seconds()*1e3, took.Seconds()/links, float64(took)/float64(bound[i]), algorithm)
 		})
 		for i, mib := range labMiB {
-			if mib >= 16 {
+			if mib >= 16 && algo != changesPartners {
 				require.LessOrEqual(t, measured[i].Seconds(), 1.10*bound[i].Seconds(), "AllReduce of %d MiB with %q", mib, algo)
 			}
 		}

@@ -1,9 +1,12 @@
 package direct
 
-import "github.com/gccl/gccl/schedule"
+import (
+	"github.com/gccl/gccl/ring"
+	"github.com/gccl/gccl/schedule"
+)
 
-// twoLevels lists compositions of direct algorithms inside hosts with log-step algorithms across.
-// Whoever wants others calls the functions of the same names.
+// twoLevels lists compositions of direct algorithms inside hosts with log-step algorithms across, and,
+// of AllReduce, with a ring across. Whoever wants others calls the functions of the same names.
 func twoLevels() []schedule.Info {
 	return []schedule.Info{
 		{
@@ -14,6 +17,18 @@ func twoLevels() []schedule.Info {
 			Cost: func(p int, shape schedule.Shape) schedule.Cost {
 				h, inside := levels(p, shape)
 				return cost(2*inside+2*ceilLog2(h), 2*(p-1), p-1, p)
+			},
+		},
+		{
+			// A host sends to one host and hears from one, so that no port has a queue while another
+			// is idle, as happens to algorithms that change partners once their ranks are not in step.
+			Name: "direct.AllReduceTwoLevelRing", Collective: schedule.AllReduce,
+			Make:    AllReduceTwoLevel(ReduceScatterDirect, ring.AllReduce, AllGatherDirect),
+			InPlace: true, Supports: equalHosts,
+			Formula: "h hosts: 2α inside + 2(h−1)α across; 2(p−1)/p·Sβ, of that 2(h−1)/p·S across; (p−1)/p·Sγ",
+			Cost: func(p int, shape schedule.Shape) schedule.Cost {
+				h, inside := levels(p, shape)
+				return cost(2*inside+2*(h-1), 2*(p-1), p-1, p)
 			},
 		},
 		{

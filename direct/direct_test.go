@@ -27,7 +27,7 @@ func shapes(name string, size int) []schedule.Shape {
 		return []schedule.Shape{{}, {Radix: 3}, {Radix: 4}}
 	case "direct.ReduceScatterPAT", "direct.AllGatherPAT":
 		return []schedule.Shape{{}, {Aggregate: 1}, {Aggregate: 2}, {Aggregate: 8}}
-	case "direct.AllReduceTwoLevel", "direct.AllReduceLeaders", "direct.BroadcastTwoLevel",
+	case "direct.AllReduceTwoLevel", "direct.AllReduceTwoLevelRing", "direct.AllReduceLeaders", "direct.BroadcastTwoLevel",
 		"direct.ReduceTwoLevel", "direct.AllGatherTwoLevel", "direct.ReduceScatterTwoLevel":
 		shapes := []schedule.Shape{{}}
 		for _, hosts := range []int{2, 3, 5} {

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/gccl/gccl/direct"
+	"github.com/gccl/gccl/ring"
 	"github.com/gccl/gccl/schedule"
 	"github.com/gccl/gccl/schedule/verify"
 	"github.com/gccl/gccl/tree"
@@ -34,6 +35,7 @@ func TestTwoLevel(t *testing.T) {
 		even       bool
 	}{
 		{"direct, circulant", schedule.AllReduce, direct.AllReduceTwoLevel(direct.ReduceScatterDirect, direct.AllReduceCirculant, direct.AllGatherDirect), true},
+		{"direct, ring", schedule.AllReduce, direct.AllReduceTwoLevel(direct.ReduceScatterDirect, ring.AllReduce, direct.AllGatherDirect), true},
 		{"circulant, double tree", schedule.AllReduce, direct.AllReduceTwoLevel(direct.ReduceScatterCirculant, tree.AllReduceDouble, direct.AllGatherBruck), true},
 		{"halving", schedule.AllReduce, direct.AllReduceTwoLevel(direct.ReduceScatterHalving, direct.AllReduceHalvingDoubling, direct.AllGatherDoubling), true},
 		{"one shot", schedule.AllReduce, direct.AllReduceTwoLevel(direct.ReduceScatterDirect, direct.AllReduceOneShot, direct.AllGatherDirect), true},

@@ -1,6 +1,10 @@
 package tuner
 
-import "time"
+import (
+	"time"
+
+	"github.com/gccl/gccl/schedule"
+)
 
 // costs are the constants of the cost model for one kind of connection. Times are picoseconds.
 type costs struct {
@@ -37,6 +41,12 @@ var model = map[string]costs{
 // lendMin is the shortest transfer that the model takes for lent. The setting GCCL_LEND_MIN is a rank's
 // own and must not enter.
 const lendMin = 2 << 10
+
+// crowding is the part of the ports' time that is lost where ranks change partners between hosts: some ports
+// have two senders while others have none. Measured with 4 hosts of 2 ranks and 1 Gbit/s, 16 MiB of AllReduce
+// in turns (mean of calls, best call; ms, 210 on the wire): halving and doubling 248, 228; two levels with a
+// ring across 236, 223 (docs/performance.md).
+const crowding = 16
 
 // predict is the modelled time of an option, in picoseconds:
 //
@@ -82,6 +92,9 @@ func (t *Tuner) predict(o *option, q Query) int64 {
 	}
 	wait := int64(p.steps-p.netSteps)*latency(loc) + int64(p.netSteps)*latency(net)
 	ports := ch * chunk * int64(max(p.netSent, p.netGot)) * net.wire * int64(t.perHost)
+	if p.netTo > 1 && q.Collective == schedule.AllReduce && t.perHost > 1 { // nothing else was measured
+		ports += ports / crowding
+	}
 	chain := wait + int64(p.steps)*chunk*(loc.send+loc.receive) + 2*loc.message
 	if p.netSteps > 0 {
 		chain += int64(p.netSteps) * chunk * net.wire

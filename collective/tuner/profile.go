@@ -1,6 +1,8 @@
 package tuner
 
 import (
+	"slices"
+
 	"github.com/gccl/gccl/schedule"
 )
 
@@ -11,6 +13,7 @@ type profile struct {
 	netMessages     int
 	sent, received  int // chunks
 	netSent, netGot int // chunks to and from other hosts
+	netTo           int // ranks on other hosts that a rank sends to
 	reduced, copied int // chunks combined, copied locally
 	chunks          int // of the longest In or Out
 	lanes           int
@@ -42,6 +45,7 @@ func profileOf(in *schedule.Info, size int, shape schedule.Shape) (profile, erro
 
 func (p *profile) add(s *schedule.Schedule, hosts []int) {
 	var q profile
+	var to []int
 	for _, lane := range s.Lanes {
 		for _, st := range lane {
 			net := hosts != nil && st.Op <= schedule.RecvReduce && hosts[st.Peer] != hosts[s.Rank]
@@ -65,12 +69,16 @@ func (p *profile) add(s *schedule.Schedule, hosts []int) {
 				q.netMessages++
 				q.netSent += st.Src.Count * btoi(st.Op == schedule.Send)
 				q.netGot += st.Dst.Count
+				if st.Op == schedule.Send && !slices.Contains(to, st.Peer) {
+					to = append(to, st.Peer)
+				}
 			}
 		}
 	}
 	p.messages, p.netMessages = max(p.messages, q.messages), max(p.netMessages, q.netMessages)
 	p.sent, p.received = max(p.sent, q.sent), max(p.received, q.received)
 	p.netSent, p.netGot = max(p.netSent, q.netSent), max(p.netGot, q.netGot)
+	p.netTo = max(p.netTo, len(to))
 	p.reduced, p.copied = max(p.reduced, q.reduced), max(p.copied, q.copied)
 	p.chunks = max(p.chunks, s.In, s.Out)
 	p.lanes = max(p.lanes, len(s.Lanes))

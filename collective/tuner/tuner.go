@@ -240,6 +240,6 @@ func Digest(catalog []schedule.Info) string {
 	for _, name := range []string{"shm", "loopback", "tcp", "verbs"} {
 		fmt.Fprintln(h, name, model[name])
 	}
-	fmt.Fprintln(h, defaults, local, lendMin, profiled)
+	fmt.Fprintln(h, defaults, local, lendMin, profiled, crowding)
 	return fmt.Sprintf("%016x", h.Sum64())
 }

@@ -62,6 +62,7 @@ func TestChoices(t *testing.T) {
 		{"shm, 64 ranks", 64, nil, "shm", "shm", 1, false},
 		{"tcp, 4 ranks", 4, hosts(1, 1, 1, 1), "tcp", "tcp", 1, false},
 		{"shm+tcp, 2 hosts of 4", 8, hosts(4, 4), "shm", "tcp", 1, false},
+		{"shm+tcp, 4 hosts of 2", 8, hosts(2, 2, 2, 2), "shm", "tcp", 1, false},
 		{"shm+verbs, 8 hosts of 8", 64, hosts(8, 8, 8, 8, 8, 8, 8, 8), "shm", "verbs", 1, false},
 	} {
 		cfg := config(s.size)
