@@ -31,7 +31,7 @@ func eachPairs(t *testing.T, size int, f func(t *testing.T, ps []*Pairs)) {
 			}
 			ps := make([]*Pairs, size)
 			for r := range ps {
-				ps[r] = OpenPairs(ports[r], Circle{Secret: "s", RunID: "run", Rank: r, Size: size}, addrs)
+				ps[r] = OpenPairs(ports[r], Circle{Secret: "s", RunID: "run", Rank: r, Size: size}, addrs, 10*time.Second)
 			}
 			f(t, ps)
 			for _, p := range ps {

@@ -72,6 +72,7 @@ const (
 	ForRecovery = Purpose(wire.Recover)
 	ForJoining  = Purpose(wire.Join)
 	ForMeeting  = Purpose(wire.Pair) // Pairs' own
+	forLooking  = Purpose(wire.Look) // Pairs' own
 )
 
 // Circle names a group of ranks that may contact each other, and this one's place in it.

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gccl/gccl/collective"
+	"github.com/gccl/gccl/tensor"
 	"github.com/stretchr/testify/require"
 )
 
@@ -50,4 +52,42 @@ func stopOne(t *testing.T, provider string) {
 	}
 	// Over mapped memory the stopped rank finds the notice; over connections it may find first that they are gone.
 	require.Regexp(t, `(?m)^\[1\] allreduce.* #\d+ rank 1 .*peer lost: `, out.String())
+}
+
+// A rank that is stopped before there is a link to it is given up as well, by its port that does not answer.
+func TestStoppedRankWithoutLinks(t *testing.T) {
+	var out output
+	j := job("unlinked", 3, &out)
+	j.Survive = true
+	j.Env = append(j.Env, "GCCL_LAZY=1", "GCCL_HEARTBEAT=1s", "GCCL_TIMEOUT=5m")
+	j.Started = func(ps []*os.Process) {
+		go func() {
+			for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+				if text := out.String(); strings.Contains(text, "[0] allreduce") && strings.Contains(text, "[2] allreduce") {
+					break
+				}
+			}
+			_ = ps[1].Signal(syscall.SIGCONT)
+		}()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	require.Error(t, j.Run(ctx))
+	require.NoError(t, ctx.Err(), out.String())
+	for _, r := range []string{"[0] ", "[2] "} {
+		require.Regexp(t, `(?m)^\`+r+`allreduce.* rank \d.*peer lost: rank 1 \(pid \d+ on .*\).*its process has not answered for 1s`, out.String())
+	}
+	require.Regexp(t, `(?m)^\[1\] allreduce.* rank 1.*peer lost: `, out.String())
+}
+
+// workUnlinked stops rank 1 before its first call.
+func workUnlinked(ctx context.Context, c *collective.Comm) error {
+	if c.Rank() == 1 {
+		if err := syscall.Kill(os.Getpid(), syscall.SIGSTOP); err != nil {
+			return err
+		}
+		time.Sleep(time.Second) // the signal may come a moment later
+	}
+	x := []float32{1}
+	return c.AllReduce(ctx, tensor.Of(x), tensor.Of(x), tensor.Sum)
 }

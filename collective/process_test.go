@@ -37,6 +37,7 @@ var works = map[string]func(ctx context.Context, c *collective.Comm) error{
 	"campaign":     workCampaign,
 	"late":         workLate,
 	"overhead":     workOverhead,
+	"unlinked":     workUnlinked,
 }
 
 // alone are works of processes that make their communicators themselves, or none.

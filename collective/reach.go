@@ -40,8 +40,12 @@ func (c *Comm) openPairs() {
 	for r := range c.peers {
 		addrs[r] = c.peers[r].Addrs
 	}
+	var silence time.Duration
+	if c.cfg.network == nil {
+		silence = c.cfg.Heartbeat
+	}
 	c.pairs = bootstrap.OpenPairs(c.standby.port.Port, bootstrap.Circle{Secret: c.cfg.Bootstrap.Secret, Rank: c.rank, Size: c.size,
-		RunID: fmt.Sprintf("%s/links/%016x", c.cfg.Bootstrap.RunID, c.epoch)}, addrs)
+		RunID: fmt.Sprintf("%s/links/%016x", c.cfg.Bootstrap.RunID, c.epoch)}, addrs, silence)
 }
 
 // unmet is the failure to make a link.

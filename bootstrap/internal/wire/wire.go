@@ -42,6 +42,7 @@ const (
 	Recover                     // ranks of a group that has failed talk about who is left
 	Join                        // a newcomer wants to become a rank of a group
 	Pair                        // a rank meets another of its communicator, to make their links
+	Look                        // a rank that waits for another's meeting looks whether it is there
 )
 
 // Code is why a connection is refused before it is authenticated.
