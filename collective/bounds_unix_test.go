@@ -46,7 +46,7 @@ func workBounds(ctx context.Context, c *collective.Comm) error {
 		stopped = strings.HasPrefix(rest, "T")
 	}
 	var calls []*collective.Handle
-	big := make([]float32, 1<<20)
+	big := make([]float32, 4<<20) // 16 MiB: no link holds it, so that no call ends well
 	for range 40 {
 		calls = append(calls, c.Start(ctx, collective.Call{Kind: collective.Send, Src: tensor.Of(big), Peer: 1}))
 		calls = append(calls, c.Start(ctx, collective.Call{Kind: collective.AllReduce, Dst: tensor.Of(big), Src: tensor.Of(big), Op: tensor.Sum}))
