@@ -42,7 +42,8 @@ const (
 // (AllReduce of 8 B, 4 ranks: recursive doubling 86, tree 121, one-shot 123, ring 354; AllGather of 64 KiB:
 // doubling 83, direct 102, ring 123), then trees, whose ranks mostly forward (AllReduce of 128 KiB: 211 for
 // 249; of 1 MiB, 8 ranks: 3140 for 5104 by a ring), at 4 ranks halving and doubling between (512 KiB: 439 for
-// 556), and chunks of 1 MiB for tens of MiB (16 MiB: 13.8 ms for 15.6 in slots). Reductions to a root are by a
+// 556), and trees again, in chunks of 512 KiB (1 and 2 MiB, medians of 9 rounds of another day: 837 and 1734 for
+// 1038 and 2219) and, for tens of MiB, of 1 MiB (16 MiB: 13.8 ms for 15.6 in slots). Reductions to a root are by a
 // tree until its ranks' links are fuller than the root's (1 MiB, 8 ranks: direct 711, tree 1417). Sizes between
 // the measured ones (factors of 2 at 4 ranks, 8 and more at 8) are split in the middle. Three ranks
 // use what was best for four in an earlier run; five to seven were not measured.
@@ -52,7 +53,8 @@ var defaults = []row{
 	{"tcp", 2, 2, schedule.AllReduce, false, large, "direct.AllReduceTwoShot", 1, 0},
 	{"tcp", 4, 4, schedule.AllReduce, false, 48 * kib, "direct.AllReduceRecursiveDoubling", 1, 0},
 	{"tcp", 4, 4, schedule.AllReduce, false, 192 * kib, "tree.AllReduce", 1, 0},
-	{"tcp", 4, 4, schedule.AllReduce, false, 2 * mib, "direct.AllReduceHalvingDoubling", 1, 0},
+	{"tcp", 4, 4, schedule.AllReduce, false, 768 * kib, "direct.AllReduceHalvingDoubling", 1, 0},
+	{"tcp", 4, 4, schedule.AllReduce, false, 3 * mib, "tree.AllReduce", 1, 512 * kib},
 	{"tcp", 4, 4, schedule.AllReduce, false, large, "tree.AllReduce", 1, 1 * mib},
 	{"tcp", 4, 4, schedule.AllGather, false, 8 * mib, "direct.AllGatherDoubling", 1, 0},
 	{"tcp", 4, 4, schedule.AllGather, false, large, "direct.AllGatherDoubling", 1, 768 * kib},
