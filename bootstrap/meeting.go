@@ -107,6 +107,7 @@ func (m *meeting) watch(ctx context.Context, end context.CancelCauseFunc) {
 			return
 		case <-t.C:
 		}
+		began := time.Now()
 		switch err := m.look(ctx, m.peer, limit); {
 		case err == nil || ctx.Err() != nil:
 		case isTold(err):
@@ -115,6 +116,8 @@ func (m *meeting) watch(ctx context.Context, end context.CancelCauseFunc) {
 		case errors.Is(err, ErrRefused) && !m.talking.Load():
 			end(m.lost(err))
 			return
+		case time.Since(began) > limit+limit/2: // it was this process that was stopped
+			continue
 		case errors.Is(err, ErrTimeout) && m.silence > 0:
 			end(m.lost(fmt.Errorf("its process has not answered for %v: it is stopped, or cut off: %w", m.silence, err)))
 			return

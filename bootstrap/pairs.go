@@ -23,7 +23,7 @@ type Pairs struct {
 	lookers  *Entrance
 	life     context.Context // until Close
 	end      context.CancelCauseFunc
-	meeting  context.Context // until Fail or Close
+	going    context.Context // until Fail or Close
 	stop     context.CancelCauseFunc
 	workers  sync.WaitGroup
 	meetings sync.WaitGroup
@@ -41,7 +41,7 @@ type Pairs struct {
 func OpenPairs(port *Port, c Circle, addrs [][]string, silence time.Duration) *Pairs {
 	p := &Pairs{port: port, circle: c, addrs: addrs, silence: silence, arrived: map[int]*Contact{}, came: make(chan struct{})}
 	p.life, p.end = context.WithCancelCause(context.Background())
-	p.meeting, p.stop = context.WithCancelCause(p.life)
+	p.going, p.stop = context.WithCancelCause(p.life)
 	p.entrance, p.lookers = port.Enter(c, ForMeeting), port.Enter(c, forLooking)
 	p.workers.Go(p.receive)
 	p.workers.Go(p.answer)
@@ -158,7 +158,7 @@ func (p *Pairs) Meet(ctx context.Context, peer int, mine []byte, use func(ctx co
 	if !failed {
 		ctx, cancel := context.WithCancelCause(ctx)
 		defer cancel(nil)
-		defer context.AfterFunc(p.meeting, func() { cancel(context.Cause(p.meeting)) })()
+		defer context.AfterFunc(p.going, func() { cancel(context.Cause(p.going)) })()
 		m := &meeting{Pairs: p, peer: peer, mine: mine, use: func(theirs []byte) error { return use(ctx, theirs) }}
 		var watch sync.WaitGroup
 		watch.Go(func() { m.watch(ctx, cancel) })
