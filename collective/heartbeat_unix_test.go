@@ -5,7 +5,6 @@ package collective_test
 import (
 	"context"
 	"os"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -35,11 +34,8 @@ func stopOne(t *testing.T, provider string) {
 		go func() {
 			awaitReady(&out, 3)
 			_ = ps[1].Signal(syscall.SIGSTOP)
-			for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-				if text := out.String(); strings.Contains(text, "[0] allreduce") && strings.Contains(text, "[2] allreduce") {
-					break
-				}
-			}
+			out.until("[0] allreduce", 1)
+			out.until("[2] allreduce", 1)
 			_ = ps[1].Signal(syscall.SIGCONT)
 		}()
 	}
@@ -62,11 +58,8 @@ func TestStoppedRankWithoutLinks(t *testing.T) {
 	j.Env = append(j.Env, "GCCL_LAZY=1", "GCCL_HEARTBEAT=1s", "GCCL_TIMEOUT=5m")
 	j.Started = func(ps []*os.Process) {
 		go func() {
-			for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-				if text := out.String(); strings.Contains(text, "[0] allreduce") && strings.Contains(text, "[2] allreduce") {
-					break
-				}
-			}
+			out.until("[0] allreduce", 1)
+			out.until("[2] allreduce", 1)
 			_ = ps[1].Signal(syscall.SIGCONT)
 		}()
 	}
