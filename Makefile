@@ -22,8 +22,9 @@ race: ## the same under the race detector
 	$(GO) test -race $(FLAGS) ./...
 
 .PHONY: prove
-prove: ## verify every algorithm for every size to 64, and samples to 4096
+prove: ## verify every algorithm for every size to 64, and samples to 4096; explore the large models of the agreement
 	GCCL_PROVE=1 $(GO) test -count=1 -timeout 60m -run Prove ./ring ./tree ./direct
+	GCCL_PROVE=1 $(GO) test -count=1 -timeout 60m -run 'Model|Reductions' ./internal/agree
 
 .PHONY: table
 table: ## every collective, algorithm, size, type, operation and count against the reference (long)

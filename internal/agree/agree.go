@@ -284,9 +284,14 @@ func (m *Machine) Step(msg Message) {
 func (m *Machine) remind(msg Message) {
 	switch msg.Kind {
 	case Contribute, Collect, Propose:
-		m.send(Message{Kind: Decide, To: msg.From, Value: m.prev})
-		m.outbox[len(m.outbox)-1].Round = msg.Round
+		m.announce(msg.From)
 	}
+}
+
+// announce tells a member how the round before ended.
+func (m *Machine) announce(to int) {
+	m.send(Message{Kind: Decide, To: to, Value: m.prev})
+	m.outbox[len(m.outbox)-1].Round = m.round - 1
 }
 
 // take brings a message of the current round into its state. It reports whether the members must hear
@@ -320,16 +325,23 @@ func (m *Machine) take(msg Message) (spread bool) {
 	return spread
 }
 
-// decide ends the round, or this rank's part.
+// decide ends the round, or this rank's part. Those that have contributed to this rank wait for it, also if
+// it is another from whom it has the decision.
 func (m *Machine) decide(v Outcome) {
 	if v.Failed.Has(m.rank) {
 		m.out = true
 		return
 	}
+	waiting := m.cur.parts
 	m.suspects.Unite(v.Failed)
 	m.prev = &v
 	m.round++
 	m.fresh()
+	for r := range m.size {
+		if _, ok := waiting[r]; ok && r != m.rank && !m.suspects.Has(r) {
+			m.announce(r)
+		}
+	}
 }
 
 // consider does what the state calls for. spread: the members must hear what has changed.
@@ -368,17 +380,7 @@ func (m *Machine) consider(spread bool) {
 			return
 		}
 	}
-	round := m.round
 	m.decide(*s.proposed)
-	if m.out {
-		return
-	}
-	for r := range m.size {
-		if r != m.rank && !m.suspects.Has(r) {
-			m.send(Message{Kind: Decide, To: r, Value: m.prev})
-			m.outbox[len(m.outbox)-1].Round = round
-		}
-	}
 }
 
 func (m *Machine) others(msg Message) {
