@@ -23,11 +23,14 @@ import (
 
 // workCampaign reduces until something breaks, says when it learned of it and what, shrinks, checks a
 // reduction among the survivors, and goes on with them, until it is alone.
-func workCampaign(ctx context.Context, c *collective.Comm) error {
+func workCampaign(ctx context.Context, c *collective.Comm) error { return endure(ctx, c, workForever) }
+
+// endure does a work that ends when something breaks, again and again.
+func endure(ctx context.Context, c *collective.Comm, work func(context.Context, *collective.Comm) error) error {
 	fmt.Println("pid", os.Getpid())
 	go tellGaps()
 	for c.Size() > 1 {
-		err := workForever(ctx, c)
+		err := work(ctx, c)
 		fmt.Printf("broke %d at %d: %v\n", c.Generation(), time.Now().UnixNano(), err)
 		var e *collective.StepError
 		if !errors.As(err, &e) {
@@ -59,6 +62,33 @@ func workCampaign(ctx context.Context, c *collective.Comm) error {
 		c = child
 	}
 	return c.Close()
+}
+
+// workWeather is workCampaign with results that are checked, and with a line for every ten of them.
+func workWeather(ctx context.Context, c *collective.Comm) error {
+	return endure(ctx, c, func(ctx context.Context, c *collective.Comm) error {
+		for done := 0; ; {
+			x := make([]float32, []int{1, 500, 40_000, 200_000}[done%4])
+			for i := range x {
+				x[i] = float32((7*i + done + c.Rank()) % 1000)
+			}
+			if err := c.AllReduce(ctx, tensor.Of(x), tensor.Of(x), tensor.Sum); err != nil {
+				return err
+			}
+			for i := range x {
+				var want float32
+				for r := range c.Size() {
+					want += float32((7*i + done + r) % 1000)
+				}
+				if x[i] != want {
+					return fmt.Errorf("wrong: [%d] of %d is %v, want %v", i, len(x), x[i], want)
+				}
+			}
+			if done++; done%10 == 0 {
+				fmt.Println("did", done)
+			}
+		}
+	})
 }
 
 // casualty is one kill or stop, and what the survivors saw of it. Times are from the signal.

@@ -75,23 +75,32 @@ func newLab(t *testing.T, hosts int, v6 bool) *lab {
 	l.ip("-n", labSwitch, "link", "add", "br0", "type", "bridge")
 	l.ip("-n", labSwitch, "link", "set", "br0", "up")
 	for h := range hosts {
-		ns, port := l.ns(h), l.port(h)
+		ns := l.ns(h)
 		l.ip("netns", "add", ns)
 		l.ip("-n", ns, "link", "set", "lo", "up")
-		l.ip("-n", ns, "link", "add", "eth0", "type", "veth", "peer", "name", port, "netns", labSwitch)
 		if v6 {
-			l.ip("-n", ns, "addr", "add", l.addr(h)+"/64", "dev", "eth0", "nodad")
 			l.ip("-n", ns, "addr", "del", "127.0.0.1/8", "dev", "lo")
-		} else {
-			l.ip("-n", ns, "addr", "add", l.addr(h)+"/24", "dev", "eth0")
 		}
-		l.ip("-n", labSwitch, "link", "set", port, "master", "br0", "up")
-		l.ip("-n", ns, "link", "set", "eth0", "up")
-		for _, end := range [][2]string{{ns, "eth0"}, {labSwitch, port}} {
-			l.must("tc", "-n", end[0], "qdisc", "add", "dev", end[1], "root", "tbf", "rate", "1gbit", "burst", "128kb", "latency", "30ms")
-		}
+		l.ip("-n", ns, "link", "add", "eth0", "type", "veth", "peer", "name", l.port(h), "netns", labSwitch)
+		l.join(h)
 	}
 	return l
+}
+
+// join gives a host's eth0 its address, plugs the other end into the switch, and limits both.
+func (l *lab) join(h int) {
+	l.t.Helper()
+	ns, port := l.ns(h), l.port(h)
+	if strings.Contains(l.prefix, ":") {
+		l.ip("-n", ns, "addr", "add", l.addr(h)+"/64", "dev", "eth0", "nodad")
+	} else {
+		l.ip("-n", ns, "addr", "add", l.addr(h)+"/24", "dev", "eth0")
+	}
+	l.ip("-n", labSwitch, "link", "set", port, "master", "br0", "up")
+	l.ip("-n", ns, "link", "set", "eth0", "up")
+	for _, end := range [][2]string{{ns, "eth0"}, {labSwitch, port}} {
+		l.must("tc", "-n", end[0], "qdisc", "add", "dev", end[1], "root", "tbf", "rate", "1gbit", "burst", "128kb", "latency", "30ms")
+	}
 }
 
 func (l *lab) ns(host int) string   { return labPrefix + "h" + strconv.Itoa(host) }

@@ -35,6 +35,7 @@ var works = map[string]func(ctx context.Context, c *collective.Comm) error{
 	"deadlocks":    workDeadlocks,
 	"bounds":       workBounds,
 	"campaign":     workCampaign,
+	"weather":      workWeather,
 	"late":         workLate,
 	"overhead":     workOverhead,
 	"unlinked":     workUnlinked,
