@@ -42,8 +42,9 @@ var imports = []struct{ pkg, may string }{
 	{"rdma/faulty", "rdma"},
 	{"rdma/rdmatest", "rdma internal/invariant"},
 	{"rdma/shm/...", "rdma rdma/shm/... internal/hostmem internal/futex internal/invariant internal/cpu zap"},
-	{"rdma/tcp/...", "rdma rdma/tcp/... internal/hostmem internal/invariant zap"},
-	{"rdma/verbs/...", "rdma rdma/verbs/... internal/hostmem internal/invariant zap"},
+	{"rdma/internal/rail", ""},
+	{"rdma/tcp/...", "rdma rdma/internal/rail rdma/tcp/... internal/hostmem internal/invariant zap"},
+	{"rdma/verbs/...", "rdma rdma/internal/rail rdma/verbs/... internal/hostmem internal/invariant zap"},
 	{"bootstrap/...", "bootstrap/... zap"},
 
 	// Floor 2: links and the executor.

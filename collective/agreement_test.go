@@ -79,6 +79,7 @@ func TestEverySettingMustAgree(t *testing.T) {
 		{"GCCL_ALGO", "", "tree", "", ""},
 		{"GCCL_REPRODUCIBLE", "0", "1", "false", "true"},
 		{"GCCL_CHECKSUM", "0", "1", "false", "true"},
+		{"GCCL_IB_QPS", "1", "2", "", ""},
 		{"GCCL_TCP_ENCRYPT", "0", "1", "false", "true"},
 		{"GCCL_TUNING_FILE", one, other, digest(one), digest(other)},
 		{"GCCL_TUNING_FILE", "", other, "", digest(other)},

@@ -67,6 +67,9 @@ type Config struct {
 	TCPSockets int
 	// HCA selects RDMA devices, in the syntax of NCCL_IB_HCA. (GCCL_IB_HCA)
 	HCA string
+	// IBQueuePairs is how many RDMA queue pairs a pair of ranks uses, up to 16, on the first two active ports that HCA
+	// admits, or one if it is empty; 0: 1. The same on all ranks. (GCCL_IB_QPS)
+	IBQueuePairs int
 	// IBTimeout is how long RDMA waits for a peer, verbs.Options.Timeout: 1 to 31; 0: its default. (GCCL_IB_TIMEOUT)
 	IBTimeout int
 	// Heartbeat is how long a rank may show no sign of life while this rank waits for it, before it is

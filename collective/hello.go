@@ -81,6 +81,7 @@ func agreed(c *Config, tuning *tuning) map[string]string {
 		"GCCL_CHECKSUM":     fmt.Sprint(c.Checksum),
 		"GCCL_ALGO":         tuning.rules.String(),
 		"GCCL_REPRODUCIBLE": fmt.Sprint(c.Reproducible),
+		"GCCL_IB_QPS":       fmt.Sprint(max(1, c.IBQueuePairs)),
 		"GCCL_TCP_ENCRYPT":  fmt.Sprint(c.TCPEncrypt),
 		"GCCL_TUNING_FILE":  tuning.file.Digest(),
 		"algorithms":        tuning.digest,

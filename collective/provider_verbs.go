@@ -7,7 +7,19 @@ import (
 	"github.com/gccl/gccl/rdma/verbs"
 )
 
-// openVerbs opens the first active RDMA device.
+// openVerbs opens the first active RDMA device, or the first two for several queue pairs a connection.
 func openVerbs(cfg *Config) (rdma.Device, error) {
-	return verbs.Open(verbs.Options{HCA: cfg.HCA, Timeout: uint8(min(max(cfg.IBTimeout, 0), 255)), Logger: cfg.Logger})
+	o := verbs.Options{HCA: cfg.HCA, Timeout: uint8(min(max(cfg.IBTimeout, 0), 255)), Logger: cfg.Logger}
+	if cfg.IBQueuePairs > 1 {
+		d, err := verbs.OpenRails(o, cfg.IBQueuePairs)
+		if err != nil {
+			return nil, err
+		}
+		return d, nil
+	}
+	d, err := verbs.Open(o)
+	if err != nil {
+		return nil, err
+	}
+	return d, nil
 }

@@ -21,6 +21,7 @@ var limits = []limit{
 	{name: "GCCL_SLOTS", field: "Slots", at: func(c *Config) *int { return &c.Slots }, lo: 2, hi: 1 << 12, power: true},
 	{name: "GCCL_LEND_MIN", field: "LendMin", at: func(c *Config) *int { return &c.LendMin }, lo: 1, hi: 1 << 40},
 	{name: "GCCL_TCP_SOCKETS", field: "TCPSockets", at: func(c *Config) *int { return &c.TCPSockets }, lo: 1, hi: 16},
+	{name: "GCCL_IB_QPS", field: "IBQueuePairs", at: func(c *Config) *int { return &c.IBQueuePairs }, lo: 1, hi: 16},
 	{name: "GCCL_IB_TIMEOUT", field: "IBTimeout", at: func(c *Config) *int { return &c.IBTimeout }, lo: 1, hi: 31},
 }
 

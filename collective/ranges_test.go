@@ -33,6 +33,7 @@ func TestNumbersOutOfRange(t *testing.T) {
 		{"GCCL_SLOTS", "12", "a power of two from 2 to 4096"},
 		{"GCCL_SLOTS", "8K", "a power of two from 2 to 4096"},
 		{"GCCL_LEND_MIN", "0", "from 1 to"},
+		{"GCCL_IB_QPS", "17", "from 1 to 16"},
 		{"GCCL_TCP_SOCKETS", "17", "from 1 to 16"},
 		{"GCCL_IB_TIMEOUT", "32", "from 1 to 31"},
 		{"GCCL_SPIN", "-2", "0 or more"},

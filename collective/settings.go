@@ -55,6 +55,7 @@ func Settings() []Setting {
 		{"GCCL_TCP_CHECKSUM", nil, "bool", "0", "CRC-32C of every payload that this rank sends over tcp", boolean(func(c *Config) *bool { return &c.TCPChecksum })},
 		{"GCCL_TCP_SOCKETS", nil, "count", "1", "sockets to a peer over tcp, which share long writes; at most 16", number("GCCL_TCP_SOCKETS")},
 		{"GCCL_IB_HCA", []string{"NCCL_IB_HCA"}, "list", "all", "RDMA devices: prefixes[:port], = exact, ^ exclude", text(func(c *Config) *string { return &c.HCA })},
+		{"GCCL_IB_QPS", []string{"NCCL_IB_QPS_PER_CONNECTION"}, "count", "1", "RDMA queue pairs to a peer, which share long writes; over two ports if GCCL_IB_HCA names them; the same on all ranks", number("GCCL_IB_QPS")},
 		{"GCCL_IB_TIMEOUT", []string{"NCCL_IB_TIMEOUT"}, "code", "17", "RDMA: wait 4.096 µs × 2^code for an acknowledgement, seven times; a dead peer is noticed after 2.5 s with 17, twice that with 18", number("GCCL_IB_TIMEOUT")},
 		{"GCCL_HEARTBEAT", nil, "duration", "10s", "how long a rank may show no sign of life while it is waited for; 0 or off: for ever", duration(func(c *Config) *time.Duration { return &c.Heartbeat })},
 		{"GCCL_DUMP_DIR", nil, "path", "none", "where ranks leave their flight records when a call fails, for gccl why", text(func(c *Config) *string { return &c.DumpDir })},

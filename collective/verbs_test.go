@@ -75,6 +75,21 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
+// All collectives over several queue pairs a connection, on one device and on two.
+func TestVerbsRails(t *testing.T) {
+	needVerbs(t)
+	for _, hca := range []string{"", "rxe"} {
+		t.Run("hca="+hca, func(t *testing.T) {
+			var out output
+			j := job("cases", 2, &out)
+			j.Env = append(j.Env, append(overVerbs, "GCCL_IB_QPS=2", "GCCL_IB_HCA="+hca)...)
+			require.NoError(t, j.Run(t.Context()), "%s", &out)
+			require.Equal(t, 2, strings.Count(out.String(), "calls right over verbs in"), "%s", &out)
+			t.Logf("%s", &out)
+		})
+	}
+}
+
 // A rank is killed: the others return an error that names it. Only the keep-alive can tell, so that it
 // takes some 3 s; the bound is for hosts whose processors are lent out.
 func TestVerbsKill(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gccl/gccl/rdma"
-	"github.com/gccl/gccl/rdma/tcp/internal/rail"
+	"github.com/gccl/gccl/rdma/internal/rail"
 )
 
 // rails is what an endpoint with several sockets needs to go on when one of them fails: package rail has the

@@ -5,7 +5,7 @@ package tcp
 import (
 	"fmt"
 
-	"github.com/gccl/gccl/rdma/tcp/internal/rail"
+	"github.com/gccl/gccl/rdma/internal/rail"
 )
 
 // fillLocked gives an empty lane what the peer must know of the rails. It reports whether writes may follow.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -96,6 +97,40 @@ func TestConformance(t *testing.T) {
 		}
 		return ds
 	})
+}
+
+// openRails opens a device of n queue pairs a connection on ports.
+func openRails(t testing.TB, names []string, n int, o verbs.Options) *verbs.Rails {
+	t.Helper()
+	o.HCA = "=" + strings.Join(names, ",")
+	if o.Logger == nil {
+		o.Logger = zaptest.NewLogger(t, zaptest.Level(zap.ErrorLevel))
+	}
+	d, err := verbs.OpenRails(o, n)
+	require.NoError(t, err)
+	return d
+}
+
+// Several queue pairs a connection: on one port, and on two.
+func TestConformanceRails(t *testing.T) {
+	names := ports(t)
+	if testing.Short() {
+		t.Skip("TestRailsExchange is the short form")
+	}
+	for _, c := range []struct {
+		n     int
+		ports []string
+	}{{2, names[:1]}, {3, names[:min(2, len(names))]}} {
+		t.Run(fmt.Sprintf("%d on %d", c.n, len(c.ports)), func(t *testing.T) {
+			rdmatest.Run(t, func(t *testing.T, n int) []rdma.Device {
+				var ds []rdma.Device
+				for range n {
+					ds = append(ds, openRails(t, c.ports, c.n, quick))
+				}
+				return ds
+			})
+		})
+	}
 }
 
 func TestConformanceProcesses(t *testing.T) {

@@ -52,6 +52,9 @@ type endpoint struct {
 	opts  rdma.EndpointOptions
 	guard *guard
 
+	bundle *bundle // whose rail it is, or nil
+	rail   int
+
 	qp      *ibv.QP
 	send    *ibv.Sender
 	recv    *ibv.Receiver
@@ -94,6 +97,15 @@ func (d *Device) NewEndpoint(cq rdma.CQ, opts rdma.EndpointOptions) (rdma.Endpoi
 	if !ok || q.dev != d {
 		return nil, fmt.Errorf("verbs: %v: the completion queue is not of this device", d)
 	}
+	e, err := d.newEndpoint(q, opts, nil, 0)
+	if err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// newEndpoint makes an endpoint, which may be a rail of a bundle.
+func (d *Device) newEndpoint(q *queue, opts rdma.EndpointOptions, b *bundle, rail int) (*endpoint, error) {
 	if opts.RecvDepth == 0 {
 		opts.RecvDepth = defaultRecvDepth
 	}
@@ -103,7 +115,7 @@ func (d *Device) NewEndpoint(cq rdma.CQ, opts rdma.EndpointOptions) (rdma.Endpoi
 	if !q.guard.enter() { // left when the endpoint is destroyed
 		return nil, fmt.Errorf("verbs: %w: completion queue", rdma.ErrClosed)
 	}
-	e := &endpoint{dev: d, cq: q, opts: opts, psn: randomPSN(), kept: make([]keptWrite, d.attr.MaxPosted)}
+	e := &endpoint{dev: d, cq: q, opts: opts, bundle: b, rail: rail, psn: randomPSN(), kept: make([]keptWrite, d.attr.MaxPosted)}
 	e.guard = newGuard(e.destroy)
 	if err := e.build(); err != nil {
 		e.abort()

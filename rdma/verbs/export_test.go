@@ -19,3 +19,20 @@ func Outlives(o Options) time.Duration {
 	t := controlTimers(&o)
 	return min(time.Duration(t.retry)*ackTimeout(t.timeout), o.probeLimit())
 }
+
+// RailQP is the number of the queue pair of a connection's i-th rail.
+func RailQP(e rdma.Endpoint, i int) uint32 { return e.(*bundle).subs[i].qp.Num }
+
+// ForceRailError does ForceError to one rail.
+func ForceRailError(e rdma.Endpoint, i int) { e.(*bundle).subs[i].toError() }
+
+// StripeMin is the shortest write that is cut.
+const StripeMin = stripeMin
+
+// RailsLeft is how many rails of a connection are left.
+func RailsLeft(e rdma.Endpoint) int {
+	b := e.(*bundle)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.live().Len()
+}

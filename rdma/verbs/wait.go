@@ -115,21 +115,8 @@ func (q *queue) Wait(d time.Duration) error {
 		return fmt.Errorf("verbs: %w: completion queue", rdma.ErrClosed)
 	}
 	defer q.guard.leave()
-	if p := q.err.Load(); p != nil {
-		return *p
-	}
-	if q.next < q.have {
-		return nil
-	}
-	others := q.listening()
-	if !q.asked || others {
-		if err := q.cq.Arm(); err != nil {
-			return err
-		}
-		q.asked = true
-		if more, err := q.refill(pollBatch); more || err != nil {
-			return err
-		}
+	if work, err := q.toSleep(); work || err != nil {
+		return err
 	}
 	n, err := ppoll(q.sleep[:], d)
 	switch {
@@ -137,10 +124,36 @@ func (q *queue) Wait(d time.Duration) error {
 		return nil
 	case err != nil:
 		return fmt.Errorf("verbs: %v: wait for completions: %w", q.dev, err)
-	case n > 0 && !others:
-		for q.ch.Next() {
-		}
-		q.asked = false
+	case n > 0:
+		q.woken()
 	}
 	return nil
+}
+
+// toSleep asks for an event, before a sleep on the channel; work: there is something to poll already.
+func (q *queue) toSleep() (work bool, err error) {
+	if p := q.err.Load(); p != nil {
+		return false, *p
+	}
+	if q.next < q.have {
+		return true, nil
+	}
+	if q.asked && !q.listening() {
+		return false, nil
+	}
+	if err := q.cq.Arm(); err != nil {
+		return false, err
+	}
+	q.asked = true
+	return q.refill(pollBatch)
+}
+
+// woken takes the events that ended a sleep, unless the goroutine of wait does.
+func (q *queue) woken() {
+	if q.listening() {
+		return
+	}
+	for q.ch.Next() {
+	}
+	q.asked = false
 }

@@ -1,4 +1,4 @@
-// A libibverbs of one device whose queue pairs meet in this process, for tests. It delivers a request when it
+// A libibverbs of two devices whose queue pairs meet in this process, for tests. It delivers a request when it
 // is posted, or as soon as its peer is ready for it.
 
 #define _GNU_SOURCE
@@ -51,7 +51,9 @@ static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static struct qp *qps;
 static struct mr *mrs;
 static uint32_t numbers = 100, keys = 7000;
-static char *devices[] = {"fake0", NULL};
+static char *devices[] = {"fake0", "fake1", NULL};
+static uint32_t fault_qp; // fails at its fault_left-th request from now on: 0 before anything has landed, 1 when the bytes
+static int fault_left, fault_kind; // have, 2 when it has completed at the peer
 static int dmabuf_errno;
 static uint64_t (*peer_memory)(uint64_t);
 
@@ -101,16 +103,20 @@ static void advance(struct qp *q) {
 		if (!status && (!peer || peer->state == ERR)) status = RETRY_EXCEEDED;
 		if (!status && peer->state < RTR) return;
 		if (!status && p->wr.op != WRITE && !peer->nrecv) return;
+		int fault = q->num == fault_qp && --fault_left == 0;
+		if (fault && fault_kind == 0) status = RETRY_EXCEEDED;
 		if (!status && p->wr.op <= WRITE_IMM && p->len) {
 			char *at = region(peer->pd, p->wr.rkey, 1, p->wr.addr, p->len);
 			if (at) memcpy(at, p->copy, p->len);
 			else status = REMOTE_ACCESS, broken = 1;
 		}
+		if (fault && fault_kind == 1 && !status) status = RETRY_EXCEEDED;
 		if (!status && p->wr.op != WRITE) {
 			uint64_t id = peer->recvs[0];
 			memmove(peer->recvs, peer->recvs + 1, --peer->nrecv * sizeof id);
 			complete(peer->recv, (struct wc){.id = id, .op = RECV + (p->wr.op == WRITE_IMM), .len = p->len, .imm = p->wr.imm, .qpn = peer->num, .flags = 2});
 		}
+		if (fault && !status) status = RETRY_EXCEEDED;
 		q->first = p->next;
 		if (!q->first) q->last = &q->first;
 		done(q, p, status);
@@ -173,7 +179,7 @@ static int notify(struct cq *cq, int solicited) {
 	return 0;
 }
 
-EXPORT void *ibv_get_device_list(int *n) { *n = 1; return devices; }
+EXPORT void *ibv_get_device_list(int *n) { *n = 2; return devices; }
 EXPORT void ibv_free_device_list(void *list) {}
 EXPORT const char *ibv_get_device_name(char *device) { return device; }
 
@@ -183,6 +189,7 @@ EXPORT struct context *ibv_open_device(void *device) {
 	if (pipe2(fds, O_CLOEXEC | O_NONBLOCK)) abort();
 	c->poll = poll_cq, c->notify = notify, c->post_send = post_send, c->post_recv = post_recv, c->async_fd = fds[0];
 	*(int *)c->pad = fds[1];
+	c->pad[8] = device == devices[1];
 	return c;
 }
 
@@ -206,7 +213,7 @@ EXPORT int ibv_query_port(void *c, uint8_t port, uint32_t *a) {
 }
 
 EXPORT long _ibv_query_gid_table(void *c, struct gid_entry *e, size_t n, uint32_t flags, size_t size) {
-	*e = (struct gid_entry){{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 10, 1, 2, 3}, 0, 1, 2, 0};
+	*e = (struct gid_entry){{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 10, 1, 2, 3 + ((char *)c)[8]}, 0, 1, 2, 0};
 	return 1;
 }
 
@@ -327,6 +334,12 @@ EXPORT int ibv_destroy_qp(struct qp *q) {
 // What follows is for the tests: how dma-bufs are refused (0: not at all), and who translates accelerators' addresses.
 EXPORT void fake_dmabuf(int error) { dmabuf_errno = error; }
 EXPORT void fake_peer_memory(void *translate) { peer_memory = translate; }
+// And a queue pair that fails.
+EXPORT void fake_fault(uint32_t qp, int left, int kind) {
+	pthread_mutex_lock(&lock);
+	fault_qp = qp, fault_left = left, fault_kind = kind;
+	pthread_mutex_unlock(&lock);
+}
 EXPORT long fake_regions(void) {
 	pthread_mutex_lock(&lock);
 	long n = 0;
