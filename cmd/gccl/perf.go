@@ -126,8 +126,10 @@ func (o *perfOptions) parse(minS, maxS, stepS, sizes string) (err error) {
 	switch {
 	case o.Step == 0 && o.Factor <= 1:
 		return fmt.Errorf("-f %v: the factor between sizes must exceed 1", o.Factor)
-	case o.Step < 0 || o.Min < 0 || o.Max < o.Min:
-		return fmt.Errorf("sizes from %d to %d by %d", o.Min, o.Max, o.Step)
+	case o.Step < 0 || o.Min < 0 || o.Max < 0:
+		return fmt.Errorf("-b %d -e %d -i %d: sizes cannot be negative", o.Min, o.Max, o.Step)
+	case o.Max < o.Min:
+		return fmt.Errorf("-b %d -e %d: the smallest size exceeds the largest", o.Min, o.Max)
 	case o.Format != "nccl" && o.Format != "osu" && o.Format != "jsonl":
 		return fmt.Errorf("--format %s: need nccl or osu, or jsonl", o.Format)
 	}

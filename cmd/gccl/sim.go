@@ -207,8 +207,11 @@ func (o *simOptions) params() (simulate.Params, error) {
 	if err != nil {
 		return simulate.Params{}, err
 	}
-	if o.perHost < 1 || o.ranks < 1 {
-		return simulate.Params{}, fmt.Errorf("%d ranks, %d a host", o.ranks, o.perHost)
+	if o.ranks < 1 {
+		return simulate.Params{}, fmt.Errorf("-n %d: need at least one rank", o.ranks)
+	}
+	if o.perHost < 1 {
+		return simulate.Params{}, fmt.Errorf("--hosts-size %d: need at least one rank a host", o.perHost)
 	}
 	p := simulate.Params{
 		Local:         simulate.Path{Latency: o.localAlpha, Bandwidth: o.localBeta * 1e9},
