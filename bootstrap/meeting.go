@@ -45,10 +45,12 @@ func (m *meeting) run(ctx context.Context) error {
 			}
 		}
 		switch cause := context.Cause(ctx); {
-		case err == nil, isTold(err), errors.As(err, new(*verdict)):
+		case err == nil, isTold(err):
 			return err
-		case isTold(cause), errors.As(cause, new(*RankError)): // watch saw it
+		case isTold(cause), errors.As(cause, new(*RankError)): // watch saw it, and ended use
 			return cause
+		case errors.As(err, new(*verdict)):
+			return err
 		case cause != nil:
 			return fmt.Errorf("%w: it has not come: %w", ErrTimeout, cause)
 		case errors.Is(err, ErrConfig), errors.Is(err, ErrMismatch):

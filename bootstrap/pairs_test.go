@@ -187,6 +187,26 @@ func TestAFailureCountsMoreThanItsConsequences(t *testing.T) {
 	})
 }
 
+// What ends the use of what a rank was given is why its meeting failed, also if that use says no more than
+// that it was ended.
+func TestAFailureEndsTheUseOfWhatWasGiven(t *testing.T) {
+	eachPairs(t, 2, func(t *testing.T, ps []*Pairs) {
+		begun := make(chan struct{}, 2)
+		until := func(ctx context.Context, _ []byte) error {
+			begun <- struct{}{}
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() { assert.ErrorIs(t, ps[0].Meet(t.Context(), 1, nil, until), context.Canceled) })
+		wg.Go(func() { assert.ErrorAs(t, ps[1].Meet(t.Context(), 0, nil, until), new(*Told)) })
+		<-begun
+		<-begun
+		ps[0].Fail([]byte("why"))
+		wg.Wait()
+	})
+}
+
 // Strangers at a rank's port, and ranks with another secret, hold up no meeting.
 func TestPairsAmongStrangers(t *testing.T) {
 	eachPairs(t, 2, func(t *testing.T, ps []*Pairs) {
