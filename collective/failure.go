@@ -8,7 +8,6 @@ import (
 	"github.com/gccl/gccl/internal/executor"
 	"github.com/gccl/gccl/internal/link"
 	"github.com/gccl/gccl/internal/recorder"
-	"go.uber.org/zap"
 )
 
 // fail breaks the communicator because a call failed, tells the peers, and returns the error that
@@ -70,9 +69,7 @@ func (c *Comm) fail(call *Call, err error) error {
 	if broke != n && gone == nil {
 		e.Kind, e.Peer, e.Err = kindOf(broke.Cause), broke.Culprit, broke
 	}
-	if err := c.retreat(broke); err != nil {
-		c.log.Warn("links that were being made could not be given up", zap.Error(err))
-	}
+	c.retreat(broke)
 	first := c.broken.CompareAndSwap(nil, e)
 	if c.cfg.DumpDir != "" {
 		c.writeDump(c.snapshot("failure"))

@@ -3,6 +3,7 @@ package collective
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -101,6 +102,44 @@ func TestLazyLinksToNobody(t *testing.T) {
 		assert.ErrorContains(t, err, "rank 2", "rank %d", c.rank)
 	})
 	require.Less(t, time.Since(start), 30*time.Second)
+}
+
+// A rank whose links are all there is told who failed by a neighbour that was still making others.
+func TestLazyLinksToAFailure(t *testing.T) {
+	comms := lazyComms(t, 4, Config{Algo: "allreduce:ring.AllReduce"})
+	var calls sync.WaitGroup
+	for _, r := range []int{0, 1, 3} {
+		calls.Go(func() {
+			x := []int64{1, 2, 3, 4}
+			err := comms[r].AllReduce(t.Context(), tensor.Of(x), tensor.Of(x), tensor.Sum)
+			assert.ErrorIs(t, err, ErrGaveUp, "rank %d", r)
+			assert.ErrorContains(t, err, "rank 2", "rank %d", r)
+		})
+	}
+	for len(joined(comms[0])) < 2 && t.Context().Err() == nil {
+		runtime.Gosched()
+	}
+	comms[2].Abort("enough")
+	calls.Wait()
+}
+
+// A failure that a rank is told at a meeting reaches those that it has links to.
+func TestLazyLinksPassAFailureOn(t *testing.T) {
+	comms := lazyComms(t, 3, Config{})
+	var x [1]byte
+	together(comms[:2], func(c *Comm) {
+		if c.rank == 0 {
+			assert.NoError(t, c.Send(t.Context(), tensor.Of([]byte{1}), 1))
+		} else {
+			assert.NoError(t, c.Recv(t.Context(), tensor.Of(x[:]), 0))
+		}
+	})
+	comms[2].Abort("enough")
+	together(comms[:2], func(c *Comm) { // 0 waits for 1, which wants 2
+		err := c.Recv(t.Context(), tensor.Of(make([]byte, 1)), c.rank+1)
+		assert.ErrorIs(t, err, ErrGaveUp, "rank %d", c.rank)
+		assert.ErrorContains(t, err, "rank 2", "rank %d", c.rank)
+	})
 }
 
 func TestLazyLinksGivenUp(t *testing.T) {

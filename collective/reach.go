@@ -173,26 +173,29 @@ func (c *Comm) join(ctx context.Context, ranks []int) error {
 	return nil
 }
 
-// retreat tells the ranks that this one meets, or would have met, why it has failed, and gives up the links
-// that were being made.
-func (c *Comm) retreat(n *link.Notice) error {
+// retreat tells the ranks that this one meets, has met in this attempt, or would have met, why it has failed,
+// and gives up the links that were being made.
+func (c *Comm) retreat(n *link.Notice) {
 	c.tellPairs(n)
-	a := c.attempt
-	if a == nil {
-		return nil
+	if a := c.attempt; a != nil {
+		c.attempt = nil
+		a.meetings.Wait()
+		a.joining.Retreat(c.own(n))
 	}
-	c.attempt = nil
-	a.meetings.Wait()
-	return a.joining.Abandon()
 }
 
 // tellPairs ends the making of links, for a reason that all who want one are told.
 func (c *Comm) tellPairs(n *link.Notice) {
 	if c.pairs != nil {
-		mine := *n
-		mine.From = c.rank
-		c.pairs.Fail(mine.Marshal())
+		c.pairs.Fail(c.own(n).Marshal())
 	}
+}
+
+// own is a notice as this rank tells it to others.
+func (c *Comm) own(n *link.Notice) *link.Notice {
+	mine := *n
+	mine.From = c.rank
+	return &mine
 }
 
 // await waits for meetings, and meanwhile does what a rank that waits must.
@@ -250,7 +253,7 @@ func (c *Comm) unmet(m met) error {
 		if err != nil {
 			return &unmet{err}
 		}
-		return &executor.Gone{Notice: n}
+		return &executor.Gone{Notice: c.own(n)}
 	case errors.Is(m.err, rdma.ErrPeerLost):
 		culprit = m.rank
 	case !errors.Is(m.err, bootstrap.ErrPeerLost) || culprit < 0:

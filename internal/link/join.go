@@ -22,7 +22,8 @@ type port struct {
 }
 
 // Joining is some peers on their way into a mesh: this rank's memory and endpoints for them. Blob is
-// what each of them needs for its Connect. After Done they are the mesh's; without, Abandon releases them.
+// what each of them needs for its Connect. After Done they are the mesh's; without, Abandon releases them, or
+// Retreat leaves them to the mesh's Close.
 type Joining struct {
 	m     *Mesh
 	ports []*port
@@ -163,6 +164,16 @@ func (j *Joining) Done() {
 			p.tell(n)
 		}
 	}
+}
+
+// Retreat gives the joining up. Peers that are connected, and may have gone on to use their links, are told
+// why, and the links stay until the mesh is closed: a peer would take a link that breaks for a rank that is
+// lost. No Connect may be in progress.
+func (j *Joining) Retreat(n *Notice) {
+	for _, p := range j.peers {
+		p.tell(n)
+	}
+	j.m.retreated = append(j.m.retreated, j)
 }
 
 // Abandon releases everything.

@@ -44,6 +44,7 @@ type Mesh struct {
 	peers      []atomic.Pointer[Peer]  // nil: this rank itself, or none yet
 	ports      atomic.Pointer[[]*port] // with joined peers, and those of first
 	first      *Joining                // all peers of a mesh that is not lazy, until Connect
+	retreated  []*Joining              // that were given up
 	device     func(int) rdma.Device
 	touched    int // lanes
 	sparse     bool
@@ -342,6 +343,9 @@ func (m *Mesh) Close() error {
 	}
 	if m.first != nil {
 		errs = append(errs, m.first.Abandon())
+	}
+	for _, j := range m.retreated {
+		errs = append(errs, j.Abandon())
 	}
 	return errors.Join(errs...)
 }
