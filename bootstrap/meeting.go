@@ -7,6 +7,8 @@ import (
 	"io"
 	"sync/atomic"
 	"time"
+
+	"github.com/gccl/gccl/bootstrap/internal/meet"
 )
 
 // meeting is a Meet in progress.
@@ -20,6 +22,7 @@ type meeting struct {
 
 func (m *meeting) run(ctx context.Context) error {
 	calls := m.peer < m.circle.Rank
+	pause := meet.FirstPause
 	for {
 		var c *Contact
 		var err error
@@ -34,10 +37,11 @@ func (m *meeting) run(ctx context.Context) error {
 			begun, err = m.talk(ctx, c, calls)
 			m.talking.Store(false)
 			if err != nil && ctx.Err() == nil && !isTold(err) {
-				// If the other has failed, that is why; if it stands and the contact broke, it had given up.
+				// If the other has failed, that is why. If it stands and the contact broke early, it had given up,
+				// or its process stood still; it may come again.
 				seen := m.look(ctx, m.peer, firstLook)
-				if seen == nil && !calls && !begun {
-					continue // it may come again
+				if !begun && !isTold(seen) && !errors.Is(seen, ErrRefused) && meet.Rest(ctx, &pause, meet.LongestPause) {
+					continue
 				}
 				if isTold(seen) {
 					err = seen
@@ -69,9 +73,11 @@ func (m *meeting) lost(why error) error {
 // talk is what two ranks in contact do. If it is interrupted, the other is told why.
 func (m *meeting) talk(ctx context.Context, c *Contact, calls bool) (begun bool, err error) {
 	defer c.Close()
-	stop := context.AfterFunc(ctx, c.interrupt)
+	interrupted := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() { c.interrupt(); close(interrupted) })
 	begun, err = exchange(ctx, c, calls, m.mine, m.use)
 	if !stop() && err != nil {
+		<-interrupted // part sets deadlines of its own
 		m.mu.Lock()
 		word := m.word
 		m.mu.Unlock()
@@ -95,36 +101,42 @@ const (
 	lookCost        = 20 * time.Millisecond
 )
 
-// watch ends the meeting if the other has failed, has ended while it was awaited, or is silent.
-func (m *meeting) watch(ctx context.Context, end context.CancelCauseFunc) {
+// mostSilent is how many looks in a row, each of a part of that time, a silent rank does not answer. One says
+// nothing: it may have been this process that was stopped meanwhile.
+const mostSilent = 2
+
+// watch looks at the other until ctx is done. It returns an error when the other has failed, is silent, or has
+// ended while it was awaited.
+func (m *meeting) watch(ctx context.Context) error {
 	pause, limit, longest := firstLook, firstLook, lastLook
 	if m.silence > 0 {
-		pause, limit, longest = min(firstLook, m.silence/looksPerSilence), m.silence, m.silence/looksPerSilence
+		pause, limit, longest = min(firstLook, m.silence/looksPerSilence), m.silence/mostSilent, m.silence/looksPerSilence
 	}
-	for {
-		t := time.NewTimer(max(pause, time.Duration(m.running.Load())*lookCost))
+	for silent, wait := 0, pause; ; {
+		t := time.NewTimer(max(wait, time.Duration(m.running.Load())*lookCost))
 		select {
 		case <-ctx.Done():
 			t.Stop()
-			return
+			return nil
 		case <-t.C:
 		}
-		began := time.Now()
-		switch err := m.look(ctx, m.peer, limit); {
-		case err == nil || ctx.Err() != nil:
+		err := m.look(ctx, m.peer, limit)
+		switch {
+		case ctx.Err() != nil:
+			return nil
 		case isTold(err):
-			end(err)
-			return
+			return err
 		case errors.Is(err, ErrRefused) && !m.talking.Load():
-			end(m.lost(err))
-			return
-		case time.Since(began) > limit+limit/2: // it was this process that was stopped
-			continue
+			return m.lost(err)
 		case errors.Is(err, ErrTimeout) && m.silence > 0:
-			end(m.lost(fmt.Errorf("its process has not answered for %v: it is stopped, or cut off: %w", m.silence, err)))
-			return
+			if silent++; silent == mostSilent {
+				return m.lost(fmt.Errorf("its process has not answered for %v: it is stopped, or cut off: %w", m.silence, err))
+			}
+			wait = 0 // again at once
+			continue
 		}
-		pause = min(2*pause, longest)
+		silent, pause = 0, min(2*pause, longest)
+		wait = pause
 	}
 }
 

@@ -161,7 +161,11 @@ func (p *Pairs) Meet(ctx context.Context, peer int, mine []byte, use func(ctx co
 		defer context.AfterFunc(p.going, func() { cancel(context.Cause(p.going)) })()
 		m := &meeting{Pairs: p, peer: peer, mine: mine, use: func(theirs []byte) error { return use(ctx, theirs) }}
 		var watch sync.WaitGroup
-		watch.Go(func() { m.watch(ctx, cancel) })
+		watch.Go(func() {
+			if err := m.watch(ctx); err != nil {
+				cancel(err)
+			}
+		})
 		err = m.run(ctx)
 		cancel(nil)
 		watch.Wait()
@@ -170,6 +174,15 @@ func (p *Pairs) Meet(ctx context.Context, peer int, mine []byte, use func(ctx co
 		return fmt.Errorf("bootstrap: rank %d meets rank %d: %w", p.circle.Rank, peer, err)
 	}
 	return nil
+}
+
+// Watch looks at a peer from time to time, after a meeting with it, until ctx is done. It returns before that,
+// with the error that a Meet would return, if the peer has failed or is silent; that its port has closed is no
+// error, as it may need this rank no more.
+func (p *Pairs) Watch(ctx context.Context, peer int) error {
+	m := &meeting{Pairs: p, peer: peer}
+	m.talking.Store(true)
+	return m.watch(ctx)
 }
 
 // await waits until a peer has come.

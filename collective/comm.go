@@ -215,7 +215,8 @@ func (c *Comm) flush(d time.Duration) {
 }
 
 // Abort breaks the communicator at once, from any goroutine, also while a call is in flight: that
-// call, and the peers' calls, return an error that names this rank and why.
+// call, and the peers' calls, return an error that names this rank and why. Abort returns at once; or, while
+// a call makes links, when the ranks at their other ends have been told, for which it waits a second at most.
 func (c *Comm) Abort(why string) { c.giveUp(link.CauseGaveUp, "abort", "aborted", why) }
 
 // giveUp breaks the communicator for a reason of this rank's own.

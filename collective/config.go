@@ -29,7 +29,7 @@ type Config struct {
 	// lanes between two ranks; 0: 2. (GCCL_NCHANNELS)
 	Channels int
 	// BufferBytes is the ring buffer from one rank to another on one lane; 0: 2 MiB; less for many
-	// ranks on one host, 4 MiB between two over tcp. (GCCL_BUFFSIZE)
+	// ranks on one host, 4 MiB between the two of a host over tcp. (GCCL_BUFFSIZE)
 	BufferBytes int
 	// Slots is how many slots it is divided into, a power of two; 0: as many as ranks, from 8 (16
 	// across hosts) to 64. (GCCL_SLOTS)

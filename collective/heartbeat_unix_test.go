@@ -55,7 +55,7 @@ func TestStoppedRankWithoutLinks(t *testing.T) {
 	var out output
 	j := job("unlinked", 3, &out)
 	j.Survive = true
-	j.Env = append(j.Env, "GCCL_LAZY=1", "GCCL_HEARTBEAT=1s", "GCCL_TIMEOUT=5m")
+	j.Env = append(j.Env, "GCCL_LAZY=1", "GCCL_HEARTBEAT=3s", "GCCL_TIMEOUT=5m")
 	j.Started = func(ps []*os.Process) {
 		go func() {
 			out.until("[0] allreduce", 1)
@@ -68,7 +68,7 @@ func TestStoppedRankWithoutLinks(t *testing.T) {
 	require.Error(t, j.Run(ctx))
 	require.NoError(t, ctx.Err(), out.String())
 	for _, r := range []string{"[0] ", "[2] "} {
-		require.Regexp(t, `(?m)^\`+r+`allreduce.* rank \d.*peer lost: rank 1 \(pid \d+ on .*\).*its process has not answered for 1s`, out.String())
+		require.Regexp(t, `(?m)^\`+r+`allreduce.* rank \d.*peer lost: rank 1 \(pid \d+ on .*\).*its process has not answered for 3s`, out.String())
 	}
 	require.Regexp(t, `(?m)^\[1\] allreduce.* rank 1.*peer lost: `, out.String())
 }

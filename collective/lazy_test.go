@@ -142,6 +142,23 @@ func TestLazyLinksPassAFailureOn(t *testing.T) {
 	})
 }
 
+// A rank that still waits for one learns of the failure of another that it has met.
+func TestLazyLinksWatchWhomTheyHaveMet(t *testing.T) {
+	comms := lazyComms(t, 3, Config{Algo: "allreduce:ring.AllReduce"})
+	var calls sync.WaitGroup
+	for r := range 2 { // 2 does not come
+		calls.Go(func() {
+			x := []int64{1, 2, 3}
+			err := comms[r].AllReduce(t.Context(), tensor.Of(x), tensor.Of(x), tensor.Sum)
+			assert.ErrorIs(t, err, ErrGaveUp, "rank %d", r)
+			assert.ErrorContains(t, err, "rank 1", "rank %d", r)
+		})
+	}
+	time.Sleep(50 * time.Millisecond) // mostly, 0 and 1 have met by then
+	comms[1].Abort("enough")
+	calls.Wait()
+}
+
 func TestLazyLinksGivenUp(t *testing.T) {
 	comms := lazyComms(t, 3, Config{})
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

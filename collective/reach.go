@@ -129,9 +129,10 @@ type attempt struct {
 	joining  *link.Joining
 	meetings sync.WaitGroup
 	met      chan met
+	unwatch  context.CancelFunc // ends the watch of ranks that have been met
 }
 
-// met is the end of a meeting.
+// met is the end of a meeting, or what was seen of a rank after it.
 type met struct {
 	rank int
 	err  error
@@ -148,18 +149,28 @@ func (c *Comm) join(ctx context.Context, ranks []int) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
-	a := &attempt{joining: j, met: make(chan met, len(ranks))}
+	a := &attempt{joining: j, met: make(chan met, 2*len(ranks))}
 	c.attempt = a
+	var watching context.Context
+	watching, a.unwatch = context.WithCancel(context.Background())
 	life := context.WithoutCancel(ctx)
 	for _, r := range ranks {
 		a.meetings.Go(func() {
-			a.met <- met{r, c.pairs.Meet(life, r, j.Blob(r), func(ctx context.Context, theirs []byte) error { return j.Connect(ctx, r, theirs) })}
+			err := c.pairs.Meet(life, r, j.Blob(r), func(ctx context.Context, theirs []byte) error { return j.Connect(ctx, r, theirs) })
+			a.met <- met{r, err}
+			if err == nil {
+				if err = c.pairs.Watch(watching, r); err != nil { // the link tells nothing before Done
+					a.met <- met{r, err}
+				}
+			}
 		})
 	}
 	if err := c.await(ctx, a, ranks); err != nil {
 		return err
 	}
 	c.attempt = nil
+	a.unwatch()
+	a.meetings.Wait()
 	j.Done()
 	for _, r := range ranks {
 		p := c.mesh.Peer(r)
@@ -179,6 +190,7 @@ func (c *Comm) retreat(n *link.Notice) {
 	c.tellPairs(n)
 	if a := c.attempt; a != nil {
 		c.attempt = nil
+		a.unwatch()
 		a.meetings.Wait()
 		a.joining.Retreat(c.own(n))
 	}
