@@ -77,27 +77,14 @@ func (b *bundle) Post(ws []rdma.Write) (int, error) {
 
 // check finds the caller's mistakes.
 func (b *bundle) check(w *rdma.Write) error {
-	a := &b.dev.attr
-	switch n := len(w.Local); {
-	case n > a.MaxMessage:
-		return fmt.Errorf("verbs: write of %d bytes: MaxMessage is %d", n, a.MaxMessage)
-	case w.Inline && n > a.MaxInline:
-		return fmt.Errorf("verbs: inline write of %d bytes: MaxInline is %d", n, a.MaxInline)
-	case !w.Signaled && b.out.silent >= a.MaxPosted/2:
-		return fmt.Errorf("verbs: %d unsignaled writes in a row: one in MaxPosted/2 = %d must be signaled", b.out.silent+1, a.MaxPosted/2)
-	case w.Inline || n == 0:
-		return nil
+	if err := checkLength(&b.dev.attr, w, b.out.silent); err != nil || w.Inline || len(w.Local) == 0 {
+		return err
 	}
 	r, ok := w.Region.(*railsRegion)
-	switch {
-	case !ok || r.dev != b.dev:
+	if !ok || r.dev != b.dev {
 		return fmt.Errorf("verbs: %v: the write's region is not of this device", b)
-	case r.parts[0].closed.Load():
-		return fmt.Errorf("verbs: %w: the write's region", rdma.ErrClosed)
-	case !r.parts[0].contains(w.Local):
-		return errors.New("verbs: the write's bytes are not inside its region")
 	}
-	return nil
+	return r.parts[0].checkHolds(w.Local)
 }
 
 // keep records a write, and copies inline bytes.

@@ -140,7 +140,18 @@ func (e *endpoint) recount() {
 
 // check finds the caller's mistakes, before anything moved.
 func (e *endpoint) check(w *rdma.Write, silent int) error {
-	a := &e.dev.attr
+	if err := checkLength(&e.dev.attr, w, silent); err != nil || w.Inline || len(w.Local) == 0 {
+		return err
+	}
+	r, ok := w.Region.(*region)
+	if !ok || r.dev != e.dev {
+		return fmt.Errorf("verbs: %v: the write's region is not of this device", e)
+	}
+	return r.checkHolds(w.Local)
+}
+
+// checkLength finds what a device takes no write of. silent is how many unsignaled ones in a row are before it.
+func checkLength(a *rdma.Attr, w *rdma.Write, silent int) error {
 	switch n := len(w.Local); {
 	case n > a.MaxMessage:
 		return fmt.Errorf("verbs: write of %d bytes: MaxMessage is %d", n, a.MaxMessage)
@@ -148,16 +159,16 @@ func (e *endpoint) check(w *rdma.Write, silent int) error {
 		return fmt.Errorf("verbs: inline write of %d bytes: MaxInline is %d", n, a.MaxInline)
 	case !w.Signaled && silent >= a.MaxPosted/2:
 		return fmt.Errorf("verbs: %d unsignaled writes in a row: one in MaxPosted/2 = %d must be signaled", silent+1, a.MaxPosted/2)
-	case w.Inline || n == 0:
-		return nil
 	}
-	r, ok := w.Region.(*region)
+	return nil
+}
+
+// checkHolds reports an error if the region is closed, or the bytes of a write are not inside it.
+func (r *region) checkHolds(local []byte) error {
 	switch {
-	case !ok || r.dev != e.dev:
-		return fmt.Errorf("verbs: %v: the write's region is not of this device", e)
 	case r.closed.Load():
 		return fmt.Errorf("verbs: %w: the write's region", rdma.ErrClosed)
-	case !r.contains(w.Local):
+	case !r.contains(local):
 		return errors.New("verbs: the write's bytes are not inside its region")
 	}
 	return nil
