@@ -43,40 +43,15 @@ func OpenPairs(port *Port, c Circle, addrs [][]string, silence time.Duration) *P
 	p.life, p.end = context.WithCancelCause(context.Background())
 	p.going, p.stop = context.WithCancelCause(p.life)
 	p.entrance, p.lookers = port.Enter(c, ForMeeting), port.Enter(c, forLooking)
-	p.workers.Go(p.receive)
-	p.workers.Go(p.answer)
+	p.workers.Go(func() { p.receive(p.entrance, p.arrive) })
+	p.workers.Go(func() { p.receive(p.lookers, (*Contact).Close) }) // that it was let in is the answer
 	return p
 }
 
-// receive takes in who comes. A rank that comes again has given up its earlier attempt.
-func (p *Pairs) receive() {
+// receive has take deal with who comes by an entrance, with mu held. Once this rank has failed they are told so.
+func (p *Pairs) receive(e *Entrance, take func(c *Contact)) {
 	for {
-		c, err := p.entrance.Accept(p.life)
-		if err != nil {
-			return
-		}
-		p.mu.Lock()
-		switch {
-		case p.word != nil:
-			p.workers.Go(func() { c.part(p.word) })
-		case c.Rank <= p.circle.Rank || c.Rank >= p.circle.Size:
-			c.Close()
-		default:
-			if old := p.arrived[c.Rank]; old != nil {
-				old.Close()
-			}
-			p.arrived[c.Rank] = c
-			close(p.came)
-			p.came = make(chan struct{})
-		}
-		p.mu.Unlock()
-	}
-}
-
-// answer shows who looks that this rank is there, and whether it has failed.
-func (p *Pairs) answer() {
-	for {
-		c, err := p.lookers.Accept(p.life)
+		c, err := e.Accept(p.life)
 		if err != nil {
 			return
 		}
@@ -84,10 +59,24 @@ func (p *Pairs) answer() {
 		if p.word != nil {
 			p.workers.Go(func() { c.part(p.word) })
 		} else {
-			c.Close()
+			take(c)
 		}
 		p.mu.Unlock()
 	}
+}
+
+// arrive takes in who comes to meet this rank. A rank that comes again has given up its earlier attempt.
+func (p *Pairs) arrive(c *Contact) {
+	if c.Rank <= p.circle.Rank || c.Rank >= p.circle.Size {
+		c.Close()
+		return
+	}
+	if old := p.arrived[c.Rank]; old != nil {
+		old.Close()
+	}
+	p.arrived[c.Rank] = c
+	close(p.came)
+	p.came = make(chan struct{})
 }
 
 // Fail ends this rank's meetings, those to come included, and tells the ranks that it is meeting, and all

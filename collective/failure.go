@@ -114,21 +114,15 @@ func kindOf(c link.Cause) error {
 
 // waitsFor says which ranks the call waited for.
 func (c *Comm) waitsFor() string {
-	s := ""
-	for i, r := range c.engine.WaitsFor(nil) {
-		if i > 0 {
-			s += ", "
-		}
-		s += c.describe(r)
-	}
+	ranks := c.engine.WaitsFor(nil)
 	switch {
-	case s != "":
+	case len(ranks) > 0:
 	case c.engine.Held():
 		return "waited for a copy from the device: does the tensor's stream get on?"
 	default:
 		return "nothing was awaited"
 	}
-	return "waited for " + s
+	return "waited for " + c.describeAll(ranks, len(ranks))
 }
 
 func (c *Comm) algorithmName(i uint8) string {

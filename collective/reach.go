@@ -228,17 +228,17 @@ func (c *Comm) await(ctx context.Context, a *attempt, ranks []int) error {
 			pause = min(2*pause, lastTend)
 			timer.Reset(pause)
 		case <-ctx.Done():
-			return &unmet{fmt.Errorf("no link to %s: it has not come to a call of this rank: %w", c.describeAll(missing), context.Cause(ctx))}
+			return &unmet{fmt.Errorf("no link to %s: it has not come to a call of this rank: %w", c.describeAll(missing, mostNamed), context.Cause(ctx))}
 		}
 	}
 	return nil
 }
 
-// describeAll names ranks, in a bounded text.
-func (c *Comm) describeAll(ranks []int) string {
+// describeAll names ranks, at most so many of them.
+func (c *Comm) describeAll(ranks []int, most int) string {
 	s := ""
 	for i, r := range ranks {
-		if i == mostNamed {
+		if i == most {
 			return fmt.Sprintf("%s and %d more", s, len(ranks)-i)
 		}
 		if i > 0 {
@@ -249,7 +249,7 @@ func (c *Comm) describeAll(ranks []int) string {
 	return s
 }
 
-// mostNamed is the most ranks that a message names.
+// mostNamed is how many ranks to which there are no links a message names.
 const mostNamed = 8
 
 // unmet says who is to blame for a meeting that failed.
