@@ -63,6 +63,8 @@ type Engine struct {
 	drowsy    bool      // nothing has come since the last sleep
 	spun      time.Time // when it was looked at first how long spinning lasts
 	tired     bool      // of spinning: nothing has come for longer than that pays
+	looks     uint32    // at completion queues
+	breathed  time.Time // when it last gave way to other goroutines
 	ears      ears
 	strayAt   time.Time    // when it last looked for strays
 	suspect   *link.Notice // a peer was gone at the last check, and nothing has moved since
@@ -131,7 +133,7 @@ func New(m *link.Mesh, o Options) *Engine {
 func (e *Engine) Joined(transfers ...link.Receiver) {
 	e.transfers = append(e.transfers, transfers...)
 	e.wire, e.canWait = e.mesh.NeedsProgress(), e.mesh.CanWait()
-	e.sprints = !e.wire && e.lendMin > link.InlineBytes && e.wait.Spins > 0
+	e.sprints = e.lendMin > link.InlineBytes && e.wait.Spins > 0
 }
 
 // Tend is for a rank that waits for something else between two runs, now and then: it takes in what
@@ -171,8 +173,8 @@ func (e *Engine) Run(ctx context.Context, timeout time.Duration, jobs []*Job) er
 func (e *Engine) run(ctx context.Context, timeout time.Duration, jobs []*Job) error {
 	e.start(jobs)
 	if len(jobs) == 1 && e.sprints && jobs[0].Plan.small && jobs[0].Args.Stage == nil {
-		if e.sprint(); e.left == 0 {
-			return nil
+		if err := e.sprint(); err != nil || e.left == 0 && (!e.wire || e.mesh.Drained()) {
+			return err
 		}
 	}
 	polls := 0
@@ -207,7 +209,7 @@ func (e *Engine) poll() (moved bool, err error) {
 	if moved, err = e.advanceAll(); err != nil || !e.wire || e.left == 0 && e.drained() {
 		return moved, err
 	}
-	arrived, err := e.mesh.Progress()
+	arrived, err := e.progress()
 	return moved || arrived, err
 }
 

@@ -15,6 +15,11 @@ import (
 
 // meshes connects two ranks over memory, the first with the bell given, if any.
 func meshes(t *testing.T, g link.Geometry, bell ...rdma.Bell) [2]*link.Mesh {
+	return meshesOf(t, g, false, bell...)
+}
+
+// meshesOf makes two meshes whose memory the other maps, or writes into (noMap).
+func meshesOf(t *testing.T, g link.Geometry, noMap bool, bell ...rdma.Bell) [2]*link.Mesh {
 	net := loopback.NewNetwork()
 	var ms [2]*link.Mesh
 	for r := range ms {
@@ -23,7 +28,7 @@ func meshes(t *testing.T, g link.Geometry, bell ...rdma.Bell) [2]*link.Mesh {
 		if r < len(bell) {
 			b = bell[r]
 		}
-		m, err := link.New(link.Config{Rank: r, Size: 2, Geometry: g, Bell: b,
+		m, err := link.New(link.Config{Rank: r, Size: 2, Geometry: g, Bell: b, NoMap: noMap,
 			Device: func(int) rdma.Device { return dev }, Describe: func(r int) string { return fmt.Sprintf("rank %d", r) }})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, m.Close()) })

@@ -5,9 +5,12 @@ import (
 	"github.com/gccl/gccl/internal/link"
 )
 
-// sprintPolls is how many polls in vain a sprint waits for one action before the engine goes on at its
-// usual pace.
-const sprintPolls = 256
+// How many polls in vain a sprint waits for one action before the engine goes on at its usual pace: of
+// memory, and of completion queues, which take many times as long.
+const (
+	sprintPolls     = 256
+	sprintWirePolls = 64
+)
 
 // fitsInline reports whether every transfer of the plan fits into a message's header, in one window.
 // Nothing is ever cut, lent or placed then.
@@ -28,9 +31,13 @@ func (p *Plan) fitsInline() bool {
 // sprint carries out the actions of a small plan, whose lanes alone are the engine's, as long as none
 // has to wait for long. It does what advance and fire would do, without what they keep for transfers
 // that take several pieces or windows: half of what a message of 8 bytes costs. Where it stops, they
-// go on, and find the error that stopped it.
-func (e *Engine) sprint() {
-	for polls := 0; polls < sprintPolls; polls++ {
+// go on, and find the error that stopped it, unless it is returned.
+func (e *Engine) sprint() error {
+	most := sprintPolls
+	if e.wire {
+		most = sprintWirePolls
+	}
+	for polls := 0; polls < most; polls++ {
 		for i := range e.lanes {
 			l := &e.lanes[i]
 			for !l.over {
@@ -40,7 +47,7 @@ func (e *Engine) sprint() {
 				}
 				did := e.dash(l, a)
 				if did == unfit {
-					return
+					return nil
 				}
 				if did == waits {
 					break
@@ -53,12 +60,17 @@ func (e *Engine) sprint() {
 			}
 		}
 		if e.left == 0 {
-			return
+			return nil
 		}
-		if polls > hotSpins {
+		if e.wire {
+			if _, err := e.progress(); err != nil {
+				return err
+			}
+		} else if polls > hotSpins {
 			cpu.Pause(1)
 		}
 	}
+	return nil
 }
 
 // What dash did.

@@ -31,3 +31,33 @@ func TestErrorOfASmallPlanNamesItsLane(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, 1, at.Lane)
 }
+
+// Over posted writes a plan of small messages is carried out without the engine's usual pace, too.
+func TestSprintOverPostedWrites(t *testing.T) {
+	ms := meshesOf(t, link.Geometry{Lanes: 1, Slots: 2, SlotBytes: 64}, true)
+	var es [2]*Engine
+	for r := range es {
+		es[r] = New(ms[r], Options{LendMin: 1 << 30, Wait: Wait{Yield: func() {}, Spins: 100}})
+	}
+	in, out := make([]byte, 8), make([]byte, 8)
+	for i := range 10 {
+		from, to := i%2, 1-i%2
+		send, err := Transfer(to, true).Plan(ms[from], Layout{Elem: 1, In: []int{8}}, 0)
+		require.NoError(t, err)
+		recv, err := Transfer(from, false).Plan(ms[to], Layout{Elem: 1, Out: []int{8}}, 0)
+		require.NoError(t, err)
+		in[0] = byte(i + 1)
+		require.NoError(t, es[from].Run(context.Background(), 0, []*Job{{Plan: send, Args: Args{In: in, Call: link.Call{FP: 7}}}}))
+		job := &Job{Plan: recv, Args: Args{Out: out, Call: link.Call{FP: 7}}}
+		es[to].start([]*Job{job})
+		require.NoError(t, es[to].sprint())
+		require.Zero(t, es[to].left)
+		require.Equal(t, in, out)
+	}
+	ms[0].Peer(1).Sender(0).Reserve(8)
+	ms[0].Peer(1).Sender(0).Commit(8, &link.Call{FP: 8})
+	recv, err := Transfer(0, false).Plan(ms[1], Layout{Elem: 1, Out: []int{8}}, 0)
+	require.NoError(t, err)
+	var other *link.Mismatch
+	require.ErrorAs(t, es[1].Run(context.Background(), 0, []*Job{{Plan: recv, Args: Args{Out: out, Call: link.Call{FP: 7}}}}), &other)
+}

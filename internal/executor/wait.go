@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"runtime"
 	"time"
 
 	"github.com/gccl/gccl/internal/cpu"
@@ -94,6 +95,25 @@ func (e *Engine) tires(idle int) bool {
 		e.tired = time.Since(e.spun) > spinMost
 	}
 	return e.tired
+}
+
+// Go's runtime interrupts a goroutine that has run for 10 ms, and takes its processor away if it is in a call of C
+// or a system call just then. Looks at a network are mostly that, and so cost it its processor over and over, and keep
+// the runtime's watchdog awake. Who gives way sooner is left alone.
+const (
+	breathEvery = 64 // looks between those at the clock
+	breathAfter = 4 * time.Millisecond
+)
+
+// progress polls the mesh, and gives way to other goroutines now and then.
+func (e *Engine) progress() (moved bool, err error) {
+	if e.looks++; e.looks%breathEvery == 0 {
+		if now := time.Now(); now.Sub(e.breathed) > breathAfter {
+			e.breathed = now
+			runtime.Gosched()
+		}
+	}
+	return e.mesh.Progress()
 }
 
 // block looks for reasons to give up and sleeps on the queue that connects all peers: one system call,

@@ -19,6 +19,8 @@ type port struct {
 	peers     []*Peer          // in the order of their sections
 	endpoints map[uint32]*Peer // wire peers by endpoint
 	wires     []*wire          // of the same peers
+	latest    *Peer            // whose completion came last; nil: nobody's
+	latestID  uint32           // its endpoint's
 }
 
 // Joining is some peers on their way into a mesh: this rank's memory and endpoints for them. Blob is

@@ -201,7 +201,10 @@ func (m *Mesh) Progress() (bool, error) {
 		}
 		for _, c := range m.cs[:n] {
 			any = any || c.Kind != rdma.Wrote // nobody waits for one alone, and beats have them, too
-			if p := pt.endpoints[c.Endpoint]; p != nil {
+			if pt.latest == nil || pt.latestID != c.Endpoint {
+				pt.latest, pt.latestID = pt.endpoints[c.Endpoint], c.Endpoint
+			}
+			if p := pt.latest; p != nil {
 				if err := p.wire.completed(c); err != nil {
 					return any, err
 				}

@@ -22,6 +22,7 @@ var writeTests = []test{
 	{"InlineTooLong", testInlineTooLong},
 	{"Order", testOrder},
 	{"LastWriterWins", testLastWriterWins},
+	{"Autonomous", testAutonomous},
 }
 
 func testWithImmediate(t *testing.T, f Factory) {
@@ -229,5 +230,24 @@ func testLastWriterWins(t *testing.T, f Factory) {
 		for _, c := range a.takeWrote(t, 2) {
 			require.NoError(t, c.Err)
 		}
+	}
+}
+
+// Where writes go on by themselves, they arrive although neither end polls.
+func testAutonomous(t *testing.T, f Factory) {
+	a, b := newPair(t, f, rdma.EndpointOptions{})
+	if !a.dev.Attr().Autonomous {
+		t.Skip("writes need polls")
+	}
+	there := word(b.mem.Bytes(), 0)
+	for i := range uint64(10) {
+		word(a.mem.Bytes(), 0).Store(i + 1)
+		w := a.write(b, 0, 8)
+		w.Signaled = i%2 == 1
+		require.NoError(t, a.post(w))
+		eventually(t, "the write arrives", func() bool { return there.Load() == i+1 })
+	}
+	for _, c := range a.takeWrote(t, 5) {
+		assert.NoError(t, c.Err)
 	}
 }

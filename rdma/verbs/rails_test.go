@@ -164,6 +164,16 @@ func twoRails(t *testing.T, n int) (a, b rdma.Device) {
 	return x, y
 }
 
+// A card needs no polls to send what was posted; who takes over from a rail that fails does.
+func TestAutonomous(t *testing.T) {
+	names := ports(t)
+	d, r := openPort(t, names[0], quick), openRails(t, names[:1], 2, quick)
+	defer d.Close()
+	defer r.Close()
+	require.True(t, d.Attr().Autonomous)
+	require.False(t, r.Attr().Autonomous)
+}
+
 // Messages of all kinds both ways, over several queue pairs on one port and on two.
 func TestRailsExchange(t *testing.T) {
 	names := ports(t)
