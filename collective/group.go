@@ -17,9 +17,9 @@ import (
 // ranks; those of the same description match in their order. A rank may send to itself. The calls'
 // tensors must not overlap.
 func (c *Comm) Group(ctx context.Context, calls ...Call) error {
-	if c.queue.enter() {
+	if b, ok := c.queue.begin(); ok {
 		err := c.runGroup(ctx, calls)
-		c.queue.leave()
+		c.queue.end(b)
 		return err
 	}
 	h := c.queue.put(func() error { return c.runGroup(ctx, calls) })

@@ -50,6 +50,7 @@ func (c *Comm) runStaged(ctx context.Context, p *planned, call *Call) error {
 		return err
 	}
 	defer st.release()
+	c.filled = nil
 	c.fill(&c.job, p, &host)
 	c.job.Args.Stage = st
 	c.jobs[0] = &c.job

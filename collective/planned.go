@@ -72,13 +72,23 @@ func (v *view) is(t *tensor.Tensor) bool {
 	return t.Addr() == v.addr && t.Size() == v.bytes && t.DType() == v.dtype && t.Device() == tensor.Host
 }
 
+// same returns the call before this one of its kind if it is this one on the very same tensors, in host memory.
+func (c *Comm) same(call *Call) *recent {
+	if call.Kind > Recv || call.Counts != nil || call.RecvCounts != nil {
+		return nil
+	}
+	r := &c.recent[call.Kind]
+	if !r.viewed || !r.src.is(&call.Src) || !r.dst.is(&call.Dst) || r.key.root != call.Root || r.key.peer != call.Peer || r.key.op != call.Op {
+		return nil
+	}
+	return r
+}
+
 // ready checks a call and returns its plan. A call like the one before it of its kind only has its
 // addresses checked, and one on the very same tensors nothing: what makes small messages fast.
 func (c *Comm) ready(call *Call) (*planned, error) {
-	if call.Kind <= Recv && call.Counts == nil && call.RecvCounts == nil {
-		if r := &c.recent[call.Kind]; r.viewed && r.src.is(&call.Src) && r.dst.is(&call.Dst) && r.key.root == call.Root && r.key.peer == call.Peer && r.key.op == call.Op {
-			return r.plan, nil
-		}
+	if r := c.same(call); r != nil {
+		return r.plan, nil
 	}
 	key := callKey{call.Kind, call.Src.DType(), call.Dst.DType(), c.registered(call), call.Op, tensor.Compare(call.Dst, call.Src),
 		call.Src.Len(), call.Dst.Len(), call.Root, call.Peer}
@@ -107,7 +117,13 @@ func (c *Comm) remember(call *Call, key callKey, p *planned) {
 	if key.kind != 0 && !onDevice(call) {
 		r.src, r.dst, r.viewed = viewOf(call.Src), viewOf(call.Dst), true
 	}
-	c.recent[call.Kind] = r
+	c.recent[call.Kind], c.filled = r, nil
+}
+
+// forget drops what is known of the latest calls.
+func (c *Comm) forget() {
+	clear(c.recent[:])
+	c.filled = nil
 }
 
 // keyFor is the key of a checked call.

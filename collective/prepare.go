@@ -32,9 +32,9 @@ func (c *Comm) Prepare(call Call) (*Prepared, error) {
 
 // Run makes the call and waits for it.
 func (p *Prepared) Run(ctx context.Context) error {
-	if p.c.queue.enter() {
+	if b, ok := p.c.queue.begin(); ok {
 		err := p.run(ctx)
-		p.c.queue.leave()
+		p.c.queue.end(b)
 		return err
 	}
 	h := p.Start(ctx)

@@ -8,13 +8,19 @@ import (
 )
 
 // queue gives calls their turn, in the order issued. A blocking call that finds nobody before it
-// runs on its caller's goroutine, for one compare-and-swap to enter and one to leave; everything
+// runs on its caller's goroutine, for one compare-and-swap to enter and one to leave, or less (bias); everything
 // else runs on a worker that lives while there is work.
 type queue struct {
 	turn   atomic.Uint32
+	bias   atomic.Pointer[bias] // changes under mu
 	mu     sync.Mutex
 	closed bool
 	waits  []*Handle
+
+	// What follows belongs to whoever has the turn.
+	latest uintptr // goroutine whose blocking call came last
+	row    int     // its calls in a row
+	biases int     // given so far
 }
 
 // Who has the turn.
@@ -71,7 +77,18 @@ func (h *Handle) Err() error {
 }
 
 // enter takes the turn at once if nobody has it.
-func (q *queue) enter() bool { return q.turn.CompareAndSwap(turnFree, turnTaken) }
+func (q *queue) enter() bool {
+	if q.turn.CompareAndSwap(turnFree, turnTaken) {
+		return true
+	}
+	if q.bias.Load() == nil {
+		return false
+	}
+	q.mu.Lock()
+	q.unbiasLocked()
+	q.mu.Unlock()
+	return q.turn.CompareAndSwap(turnFree, turnTaken)
+}
 
 // leave gives the turn to who waits for it.
 func (q *queue) leave() {
@@ -114,6 +131,7 @@ func (q *queue) put(work func() error) *Handle {
 		return h
 	}
 	q.waits = append(q.waits, h)
+	q.unbiasLocked()
 	if q.turn.Swap(turnServed) == turnFree {
 		go q.serve()
 	}
@@ -129,9 +147,9 @@ func (q *queue) close() {
 
 // do makes a call and waits for it.
 func (c *Comm) do(ctx context.Context, call *Call) error {
-	if c.queue.enter() {
+	if b, ok := c.queue.begin(); ok {
 		err := c.run(ctx, call)
-		c.queue.leave()
+		c.queue.end(b)
 		return err
 	}
 	copied := *call

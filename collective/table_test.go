@@ -264,7 +264,7 @@ func (c *Comm) retune(rules string) error {
 		return err
 	}
 	clear(c.plans)
-	clear(c.recent[:])
+	c.forget()
 	var err error
 	c.tuning.hosts, c.tuning.tuner, err = c.newTuner() // its own: others may be calls behind, with other rules
 	return err

@@ -120,7 +120,7 @@ func (c *Comm) alloc(ctx context.Context, dt tensor.DType, count int) (t tensor.
 		return t, c.drop(&win) // nothing to keep
 	}
 	c.windows.list = append(c.windows.list, win)
-	clear(c.recent[:]) // whose tensors were in no window
+	c.forget() // whose tensors were in no window
 	return tensor.FromBytes(dt, win.region.Bytes()[:n])
 }
 
@@ -211,7 +211,7 @@ func (c *Comm) Free(t tensor.Tensor) error {
 				continue
 			}
 			c.windows.list = append(c.windows.list[:i], c.windows.list[i+1:]...)
-			clear(c.recent[:])
+			c.forget()
 			return c.drop(&w)
 		}
 		return invalid("free of a tensor that Alloc did not return")
