@@ -55,6 +55,7 @@ type Engine struct {
 	sprints   bool // small plans may begin with a sprint
 	scratch   []byte
 	lanes     []lane
+	solo      lane // of a plan that is single, while it sprints
 	transfers []link.Receiver
 	stashMax  int
 	left      int       // lanes that are not over
@@ -171,8 +172,17 @@ func (e *Engine) Run(ctx context.Context, timeout time.Duration, jobs []*Job) er
 }
 
 func (e *Engine) run(ctx context.Context, timeout time.Duration, jobs []*Job) error {
-	e.start(jobs)
-	if len(jobs) == 1 && e.sprints && jobs[0].Plan.small && jobs[0].Args.Stage == nil {
+	switch j := jobs[0]; {
+	case len(jobs) > 1 || !e.sprints || !j.Plan.small || j.Args.Stage != nil:
+		e.start(jobs)
+	case j.Plan.single && !e.wire:
+		if e.dart(j) {
+			return nil
+		}
+		e.start(jobs)
+		e.resume()
+	default:
+		e.start(jobs)
 		if err := e.sprint(); err != nil || e.left == 0 && (!e.wire || e.mesh.Drained()) {
 			return err
 		}

@@ -1,6 +1,8 @@
 package executor
 
 import (
+	"time"
+
 	"github.com/gccl/gccl/internal/cpu"
 	"github.com/gccl/gccl/internal/link"
 )
@@ -73,6 +75,50 @@ func (e *Engine) sprint() error {
 	return nil
 }
 
+// dart is sprint for a plan that is single: the engine's lane is begun only where it stops, at the action
+// of e.solo (resume).
+func (e *Engine) dart(j *Job) bool {
+	if !e.waiting.IsZero() {
+		e.waiting = time.Time{}
+	}
+	e.fit(j.Plan)
+	l := &e.solo
+	l.job, l.call, l.at = j, j.Args.Call, 0
+	acts := j.Plan.lanes[0]
+	for polls := 0; polls < sprintPolls; {
+		a, did := &acts[l.at], unfit
+		if a.easy {
+			did = e.hand(l, a, a.bytes)
+		}
+		if did == unfit {
+			did = e.dash(l, a)
+		}
+		if did == done {
+			polls = 0
+			if l.at++; l.at == len(acts) {
+				j.left = 0
+				return true
+			}
+			continue
+		}
+		if did == unfit {
+			return false
+		}
+		if polls++; polls > hotSpins {
+			cpu.Pause(1)
+		}
+	}
+	return false
+}
+
+// resume brings the lane that start has begun to where dart stopped.
+func (e *Engine) resume() {
+	l := &e.lanes[0]
+	for l.at < e.solo.at {
+		e.next(l, &l.acts[l.at])
+	}
+}
+
 // What dash did.
 type dashed uint8
 
@@ -128,6 +174,40 @@ func (e *Engine) dash(l *lane, a *action) dashed {
 	}
 	for i := range a.receives {
 		a.receives[i].Advance(n)
+	}
+	return done
+}
+
+// hand is dash for what is easy: one operand goes to where it is wanted as it is. It leaves what is unusual to dash.
+func (e *Engine) hand(l *lane, a *action, n int) dashed {
+	if red := l.job.Args.Reducer; red != nil && (red.HasPre() || a.final && red.HasPost()) {
+		return unfit
+	}
+	o := &a.operands[0]
+	if o.recv >= 0 {
+		switch a.receives[0].Take(l.buffer(a.dst.buf)[a.dst.offset:][:n], &l.call) {
+		case link.Nothing:
+			return waits
+		case link.Taken:
+			return done
+		}
+		return unfit
+	}
+	src := l.buffer(o.ext.buf)[o.ext.offset:][:n]
+	for _, s := range a.sends[1:] {
+		if _, ok := s.Reserve(n); !ok {
+			return waits
+		}
+	}
+	for _, s := range a.sends {
+		if !s.Put(src, &l.call) {
+			return waits // the first: the others have room
+		}
+	}
+	if a.hasDst && a.store && n > 0 {
+		if d := l.buffer(a.dst.buf)[a.dst.offset:]; &d[0] != &src[0] {
+			copy(d[:n], src)
+		}
 	}
 	return done
 }

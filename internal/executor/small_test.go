@@ -9,6 +9,35 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// A small plan of one lane that has to wait goes on where it stopped: what it has sent is not sent again.
+func TestSmallPlanGoesOnWhereItStopped(t *testing.T) {
+	bell := &hookedBell{Bell: link.NewBell()}
+	ms := meshes(t, link.Geometry{Lanes: 1, Slots: 2, SlotBytes: 64}, bell)
+	e := New(ms[0], Options{LendMin: 1 << 30, Wait: Wait{Yield: func() {}, Spins: 100}})
+	prog := &Program{Schedule: schedule.Schedule{In: 1, Out: 1, Lanes: make([]schedule.Lane, 1)}, lanes: [][]group{{
+		{Group: schedule.Group{End: 1}, operands: []operand{{span: schedule.At(schedule.In, 0)}}, sends: []int{1}},
+		{Group: schedule.Group{End: 2, Dst: schedule.At(schedule.Out, 0)}, operands: []operand{{recv: true, peer: 1}}},
+	}}}
+	p, err := prog.Plan(ms[0], Layout{Elem: 1, In: []int{8}, Out: []int{8}}, 0)
+	require.NoError(t, err)
+	require.True(t, e.sprints && p.single)
+	call := link.Call{FP: 7}
+	for _, answer := range []string{"answer 1", "answer 2"} {
+		got := make([]byte, 8)
+		bell.hook = func() {
+			r := ms[1].Peer(0).Receiver(0)
+			require.Equal(t, link.Taken, r.Take(got, &call))
+			require.Equal(t, link.Nothing, r.Take(got, &call))
+			require.True(t, ms[1].Peer(0).Sender(0).Put([]byte(answer), &call))
+		}
+		in, out := []byte("question"), make([]byte, 8)
+		require.NoError(t, e.Run(context.Background(), 0, []*Job{{Plan: p, Args: Args{In: in, Out: out, Call: call}}}))
+		require.Equal(t, "question", string(got))
+		require.Equal(t, answer, string(out))
+	}
+	require.Equal(t, 2, bell.sleeps)
+}
+
 // The step that an error names is the one that met it, in a plan of small messages, too.
 func TestErrorOfASmallPlanNamesItsLane(t *testing.T) {
 	ms := meshes(t, link.Geometry{Lanes: 2, Slots: 2, SlotBytes: 64})

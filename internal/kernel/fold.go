@@ -17,6 +17,7 @@ func Fold(t Type, op Op, dsts, srcs [][]byte, nt bool) {
 	case len(dsts) == 0 || len(srcs[0]) == 0:
 	case len(srcs) == 1 && len(dsts) == 1 && !nt:
 		copy(dsts[0], srcs[0])
+	case len(dsts) == 1 && len(srcs) == 2 && len(srcs[0]) <= tinyMost && tiny(t, op, dsts[0], srcs[0], srcs[1]):
 	case foldVector(t, op, dsts, srcs, nt):
 	case len(srcs) == 1:
 		for _, d := range dsts {

@@ -49,6 +49,8 @@ func (s *checkedSender) Commit(n int, c *Call) {
 	s.Sender.Commit(n+sumBytes, c)
 }
 
+func (s *checkedSender) Put(src []byte, c *Call) bool { return put(s, src, c) }
+
 // CommitFrom copies.
 func (s *checkedSender) CommitFrom(src []byte, c *Call) {
 	b, _ := s.Reserve(len(src))
@@ -108,6 +110,9 @@ func (r *checkedReceiver) Peek(c *Call) (*Message, error) {
 	r.open = true
 	return &r.cur, nil
 }
+
+// Take leaves everything to Peek.
+func (r *checkedReceiver) Take([]byte, *Call) Took { return Other }
 
 // Look shows no message that is damaged: its header may say anything. Peek, or Stash, will say so.
 func (r *checkedReceiver) Look() (c Call, ok bool) {

@@ -11,6 +11,8 @@ type Sender interface {
 	// CommitFrom is Commit of bytes that lie in src, as many as are reserved at most, and that must not
 	// change until the mesh is drained (Mesh.Drained, Mesh.Release). Only for peers that are Direct.
 	CommitFrom(src []byte, c *Call)
+	// Put is Reserve and Commit of a message of up to 32 bytes: src.
+	Put(src []byte, c *Call) bool
 	// Lend sends the name of a span of n bytes of this rank's memory, and of the place where
 	// the peer may put its answer (zero: nowhere); false if every slot is in use or the peer cannot
 	// read it. The span must not change until Drained.
@@ -27,6 +29,9 @@ type Receiver interface {
 	// Peek returns what is left of the oldest message, or nil if none is there. It stays valid and
 	// unchanged until Advance. A message of length zero is there with Len 0.
 	Peek(c *Call) (*Message, error)
+	// Take is Peek and Advance of the oldest message, if that is one of the call whose len(dst) bytes came in its
+	// header: it copies them to dst.
+	Take(dst []byte, c *Call) Took
 	// Look returns the call of the oldest message that Peek has not returned yet; ok is false if none is there.
 	Look() (c Call, ok bool)
 	// Expect tells where the bytes of the next messages will be copied to: dst, one after the other. Links
@@ -42,6 +47,15 @@ type Receiver interface {
 	// Stashed is how many bytes it holds so.
 	Stashed() int
 }
+
+// Took is what Take did.
+type Took uint8
+
+const (
+	Nothing Took = iota // no message is there
+	Taken
+	Other // a message that is for Peek, or Peek's error
+)
 
 // Message is a view of the rest of a received message.
 type Message struct {

@@ -55,7 +55,31 @@ func TestLinkIsAQueue(t *testing.T) {
 				require.NoError(t, err)
 				_, err = b.Progress()
 				require.NoError(t, err)
-				switch rapid.IntRange(0, 3).Draw(t, "step") {
+				switch rapid.IntRange(0, 5).Draw(t, "step") {
+				case 4:
+					small := make([]byte, rapid.SampledFrom([]int{0, 5, 8, 8, 24, InlineBytes}).Draw(t, "small"))
+					for i := range small {
+						small[i] = next + byte(i)
+					}
+					if s.Put(small, &call) {
+						next += byte(len(small))
+						queued = append(queued, small)
+					} else {
+						require.NotEmpty(t, queued, "full, but nothing is under way")
+					}
+				case 5:
+					dst := make([]byte, rapid.IntRange(0, InlineBytes).Draw(t, "room"))
+					if len(queued) > 0 && rapid.Bool().Draw(t, "fits") {
+						dst = make([]byte, len(queued[0]))
+					}
+					switch took := r.Take(dst, &call); {
+					case took == Taken:
+						require.NotEmpty(t, queued)
+						require.Equal(t, queued[0], dst)
+						queued = queued[1:]
+					case took == Nothing && !noMap:
+						require.Empty(t, queued)
+					}
 				case 0, 1:
 					n := rapid.IntRange(0, g.SlotBytes).Draw(t, "n")
 					buf, ok := s.Reserve(n)
@@ -99,6 +123,40 @@ func TestLinkIsAQueue(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Take takes what is expected and leaves the rest as it is: messages of other calls and lengths, those that did
+// not come in a header, that are half taken or stashed.
+func TestTakeLeavesTheRest(t *testing.T) {
+	a, b := pair(t, Geometry{Lanes: 1, Slots: 8, SlotBytes: 64}, false)
+	s, r := a.Peer(1).Sender(0), b.Peer(0).Receiver(0)
+	call := Call{FP: 7}
+	dst := make([]byte, 8)
+	require.Equal(t, Nothing, r.Take(dst, &call))
+	require.True(t, s.Put([]byte("expected"), &call))
+	require.Equal(t, Taken, r.Take(dst, &call))
+	require.Equal(t, "expected", string(dst))
+
+	require.True(t, s.Put([]byte("expected"), &call))
+	require.Equal(t, Other, r.Take(dst[:7], &call))
+	require.Equal(t, Other, r.Take(dst, &Call{FP: 8}))
+	_, err := r.Peek(&Call{FP: 8})
+	var other *Mismatch
+	require.ErrorAs(t, err, &other)
+	m, err := r.Peek(&call)
+	require.NoError(t, err)
+	require.Equal(t, "expected", string(m.Data))
+	require.Equal(t, Other, r.Take(dst, &call), "half taken")
+	r.Advance(8)
+
+	_, ok := s.Reserve(40)
+	require.True(t, ok)
+	s.Commit(40, &call)
+	require.Equal(t, Other, r.Take(make([]byte, 40), &call), "not in its header")
+	_, _, err = r.Stash(1)
+	require.NoError(t, err)
+	require.True(t, s.Put([]byte("expected"), &call))
+	require.Equal(t, Other, r.Take(dst, &call), "one in the stash comes first")
 }
 
 func TestOtherCallIsAMismatch(t *testing.T) {

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"encoding/binary"
 	"fmt"
 	"sync/atomic"
 
@@ -28,6 +29,7 @@ type memSender struct {
 	freed    uint32         // payloads that have been consumed, as far as known
 	back     *memReceiver   // of the other direction
 	lending  bool           // a lent message may not have been consumed
+	fetched  uint32         // the lines of messages before this one have been fetched for writing
 	lentTo   uint32         // then: one past the latest
 	room     int            // bytes of the current reservation
 	at       int            // its offset in the slot
@@ -125,6 +127,22 @@ func (s *memSender) Commit(n int, c *Call) {
 	s.publish(n, inSlot, c)
 }
 
+// Put stores all of the line at once: a peer that polls it takes it away between two stores else, and it has
+// to come back.
+func (s *memSender) Put(src []byte, c *Call) bool {
+	if s.full() {
+		return false
+	}
+	h := s.headers[s.next&s.mask]
+	if len(src) == 8 {
+		h.inline[0] = binary.NativeEndian.Uint64(src)
+	} else {
+		copy(h.bytes(), src)
+	}
+	s.publish(len(src), inLine, c)
+	return true
+}
+
 func (s *memSender) publish(n int, k kind, c *Call) {
 	h := s.headers[s.next&s.mask]
 	h.call = *c
@@ -132,10 +150,35 @@ func (s *memSender) publish(n int, k kind, c *Call) {
 	s.back.credited, s.back.owed = s.back.next, 0
 	s.marks[s.next&s.mask] = s.paid
 	s.next++
-	if s.next-s.consumed <= s.mask { // the peer has read it: the next call finds it here
-		cpu.PrefetchWrite(s.lines[s.next&s.mask])
-	}
+	s.fetch()
 	s.ep.Signal()
+}
+
+// writeAhead is how many lines are fetched beyond that of the next message for a sender that runs ahead of its
+// peer, whose stores else fill the processor's buffer while each waits for its line (measured between far cores,
+// Broadcast of 8 bytes: 88 ns a call for 140 with none, and 150 with 4). For one that waits for answers none is
+// better: the peer polls there.
+const (
+	writeAhead = 2
+	runsAhead  = 3 // messages not known to be consumed
+)
+
+// fetch fetches the lines of messages to come that the peer has read, for writing: the next call finds them here.
+func (s *memSender) fetch() {
+	if int32(s.fetched-s.next) < 0 {
+		s.fetched = s.next
+	}
+	end := s.next + 1
+	if s.next-s.consumed >= runsAhead {
+		end += writeAhead
+	}
+	for range 2 {
+		if int32(end-s.fetched) <= 0 || s.fetched-s.consumed > s.mask {
+			return
+		}
+		cpu.PrefetchWrite(s.lines[s.fetched&s.mask])
+		s.fetched++
+	}
 }
 
 // Expect does nothing: the peer writes when it likes, into its slots.
@@ -241,6 +284,28 @@ func (r *memReceiver) Peek(c *Call) (*Message, error) {
 	return &r.cur, nil
 }
 
+func (r *memReceiver) Take(dst []byte, c *Call) Took {
+	if r.open || r.stash.kept != nil {
+		return Other
+	}
+	h := r.headers[r.next&r.mask]
+	v := h.pub.Load()
+	if !published(v, r.next) {
+		return Nothing
+	}
+	if n, k := parsePublication(v); k != inLine || n != len(dst) || n > InlineBytes || h.call.FP != c.FP {
+		return Other
+	}
+	r.brings(r.next, v)
+	if len(dst) == 8 {
+		binary.NativeEndian.PutUint64(dst, h.inline[0])
+	} else {
+		copy(dst, h.bytes())
+	}
+	r.free(inLine)
+	return Taken
+}
+
 func (r *memReceiver) oldest() (m Message, call *Call, err error) {
 	h := r.headers[r.next&r.mask]
 	v := h.pub.Load()
@@ -265,7 +330,8 @@ func (r *memReceiver) Look() (c Call, ok bool) {
 
 func (r *memReceiver) Advance(n int) {
 	if r.advance(n) {
-		r.free()
+		_, k := parsePublication(r.headers[r.next&r.mask].pub.Load())
+		r.free(k)
 	}
 }
 
@@ -277,12 +343,10 @@ const wordEvery = 1 << 20
 // that one does not pay the way of a cache line for each message.
 const readAhead = 6
 
-// free returns the slot of the message at next: some at a time, but that of a lent span at once.
-func (r *memReceiver) free() {
-	h := r.headers[r.next&r.mask]
+// free returns the slot of the message at next, which is of kind k: some at a time, but that of a lent span at once.
+func (r *memReceiver) free(k kind) {
 	r.next++
 	cpu.Prefetch(r.lines[(r.next+readAhead)&r.mask])
-	_, k := parsePublication(h.pub.Load())
 	if k == inSlot {
 		r.owed++
 	}
@@ -308,7 +372,8 @@ func (r *memReceiver) Stash(limit int) (bytes, messages int, err error) {
 		}
 		r.stash.put(h.call, m)
 		bytes, messages = bytes+m.Len, messages+1
-		r.free()
+		_, k := parsePublication(v)
+		r.free(k)
 	}
 	return bytes, messages, nil
 }

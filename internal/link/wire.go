@@ -271,6 +271,17 @@ func (s *wireSender) Commit(n int, c *Call) {
 	}
 }
 
+func (s *wireSender) Put(src []byte, c *Call) bool { return put(s, src, c) }
+
+// put is Sender.Put in steps.
+func put(s Sender, src []byte, c *Call) bool {
+	b, ok := s.Reserve(len(src))
+	if ok {
+		s.Commit(copy(b, src), c)
+	}
+	return ok
+}
+
 // CommitFrom posts the bytes from where they are, then the slot's header.
 func (s *wireSender) CommitFrom(src []byte, c *Call) {
 	slot := int(s.l.sent) & (len(s.slots) - 1)
@@ -330,6 +341,9 @@ func (r *wireReceiver) Peek(c *Call) (*Message, error) {
 	r.cur, r.open = m, true
 	return &r.cur, nil
 }
+
+// Take leaves everything to Peek.
+func (r *wireReceiver) Take([]byte, *Call) Took { return Other }
 
 // oldest parses the oldest message that has arrived; call is nil if none has.
 func (r *wireReceiver) oldest() (m Message, call *Call, err error) {
