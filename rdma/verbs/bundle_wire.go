@@ -86,16 +86,22 @@ const (
 )
 
 func (b *bundle) Address() []byte {
+	a := bundleAddress{ports: len(b.dev.ports), depth: b.opts.RecvDepth, inbox: b.inbox.Remote()}
+	for _, e := range b.subs {
+		a.rails = append(a.rails, e.Address())
+	}
+	return a.encode()
+}
+
+func (a *bundleAddress) encode() []byte {
 	le := binary.LittleEndian
-	out := append([]byte(bundleMagic), byte(len(b.subs)), byte(len(b.dev.ports)))
-	out = le.AppendUint32(out, uint32(b.opts.RecvDepth))
-	inbox := b.inbox.Remote()
-	for _, x := range []uint64{inbox.Addr, inbox.Key, inbox.Len} {
+	out := append([]byte(bundleMagic), byte(len(a.rails)), byte(a.ports))
+	out = le.AppendUint32(out, uint32(a.depth))
+	for _, x := range []uint64{a.inbox.Addr, a.inbox.Key, a.inbox.Len} {
 		out = le.AppendUint64(out, x)
 	}
-	for _, e := range b.subs {
-		a := e.Address()
-		out = append(le.AppendUint16(out, uint16(len(a))), a...)
+	for _, r := range a.rails {
+		out = append(le.AppendUint16(out, uint16(len(r))), r...)
 	}
 	return out
 }

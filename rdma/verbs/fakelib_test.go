@@ -39,7 +39,7 @@ func TestOverFakeLibrary(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	require.Regexp(t, regexp.MustCompile(`(?m)^--- PASS: TestConformance `), string(out))
 	require.Regexp(t, regexp.MustCompile(`(?m)^--- PASS: TestDeviceMemory `), string(out))
-	for _, name := range []string{"TestConformanceRails", "TestRailsExchange", "TestRailsFailAnywhere", "TestRailsFailTwice", "TestRailsFailAll"} {
+	for _, name := range []string{"TestConformanceRails", "TestRailsExchange", "TestRailsFailAnywhere", "TestRailsFailTwice", "TestRailsFailAll", "TestRailsFailWithOthersLate", "TestAutonomous"} {
 		require.Regexp(t, regexp.MustCompile(`(?m)^--- PASS: `+name+` `), string(out))
 	}
 	if withCUDA {

@@ -1,5 +1,5 @@
 // A libibverbs of two devices whose queue pairs meet in this process, for tests. It delivers a request when it
-// is posted, or as soon as its peer is ready for it.
+// is posted, or as soon as its peer is ready for it; or later, by a queue pair that lags.
 
 #define _GNU_SOURCE
 #include <errno.h>
@@ -25,9 +25,9 @@ struct gid_entry { uint8_t gid[16]; uint32_t index, port, type, ifindex; };
 
 struct pd { int unused; };
 struct channel { char pad[8]; int fd, in; };
-struct cq { char pad[28]; int cqe; struct channel *channel; int armed; struct wc *wcs; int n, room; };
+struct cq { char pad[28]; int cqe; struct channel *channel; int armed, lags; struct wc *wcs; int n, room; };
 struct mr { char pad[36]; uint32_t lkey, rkey; void *pd; uint64_t addr, len; char *at; void *mapped; size_t mapped_len; struct mr *next; };
-struct pending { struct send_wr wr; char *copy; uint32_t len; int bad; struct pending *next; };
+struct pending { struct send_wr wr; struct sge sg; char *copy; uint32_t len; int bad; uint64_t due; struct pending *next; };
 struct qp {
 	char pad[52];
 	uint32_t num, state, dest;
@@ -35,6 +35,7 @@ struct qp {
 	struct cq *send, *recv;
 	uint64_t *recvs;
 	int nrecv, room;
+	uint32_t lag; // a request is delivered up to so many polls after it was posted
 	struct pending *first, **last;
 	struct qp *next;
 };
@@ -54,6 +55,7 @@ static uint32_t numbers = 100, keys = 7000;
 static char *devices[] = {"fake0", "fake1", NULL};
 static uint32_t fault_qp; // fails at its fault_left-th request from now on: 0 before anything has landed, 1 when the bytes
 static int fault_left, fault_kind; // have, 2 when it has completed at the peer
+static uint64_t polls, seed = 1; // of queues, of all; for lags
 static int dmabuf_errno;
 static uint64_t (*peer_memory)(uint64_t);
 
@@ -98,6 +100,7 @@ static void fail(struct qp *q) {
 static void advance(struct qp *q) {
 	while (q->first && q->state == RTS) {
 		struct pending *p = q->first;
+		if (p->due > polls) return;
 		struct qp *peer = find(q->dest);
 		int status = p->bad, broken = 0;
 		if (!status && (!peer || peer->state == ERR)) status = RETRY_EXCEEDED;
@@ -107,8 +110,10 @@ static void advance(struct qp *q) {
 		if (fault && fault_kind == 0) status = RETRY_EXCEEDED;
 		if (!status && p->wr.op <= WRITE_IMM && p->len) {
 			char *at = region(peer->pd, p->wr.rkey, 1, p->wr.addr, p->len);
-			if (at) memcpy(at, p->copy, p->len);
-			else status = REMOTE_ACCESS, broken = 1;
+			char *from = p->copy ? p->copy : region(q->pd, p->sg.lkey, 0, p->sg.addr, p->len); // cards read it late
+			if (!at) status = REMOTE_ACCESS, broken = 1;
+			else if (!from) status = LOCAL_PROT;
+			else memcpy(at, from, p->len);
 		}
 		if (fault && fault_kind == 1 && !status) status = RETRY_EXCEEDED;
 		if (!status && p->wr.op != WRITE) {
@@ -134,12 +139,17 @@ static int post_send(struct qp *q, struct send_wr *wr, struct send_wr **bad) {
 	for (; wr; wr = wr->next) {
 		struct pending *p = calloc(1, sizeof *p);
 		p->wr = *wr;
-		for (int i = 0; i < wr->n; i++) {
-			char *at = wr->flags & INLINE ? (char *)wr->sg[i].addr : region(q->pd, wr->sg[i].lkey, 0, wr->sg[i].addr, wr->sg[i].len);
-			if (!at) { p->bad = LOCAL_PROT; break; }
-			p->copy = realloc(p->copy, p->len + wr->sg[i].len);
-			memcpy(p->copy + p->len, at, wr->sg[i].len);
-			p->len += wr->sg[i].len;
+		if (q->lag) p->due = polls + ((seed = seed * 6364136223846793005u + 1442695040888963407u) >> 33) % q->lag;
+		if (wr->n > 1) abort();
+		if (wr->n) {
+			p->sg = *wr->sg;
+			p->len = p->sg.len;
+			if (!(wr->flags & INLINE)) {
+				if (!region(q->pd, p->sg.lkey, 0, p->sg.addr, p->sg.len)) p->bad = LOCAL_PROT;
+			} else {
+				p->copy = malloc(p->len);
+				memcpy(p->copy, (char *)p->sg.addr, p->len);
+			}
 		}
 		if (q->state == ERR) { done(q, p, FLUSHED); continue; }
 		*q->last = p, q->last = &p->next;
@@ -163,6 +173,8 @@ static int post_recv(struct qp *q, struct recv_wr *wr, struct recv_wr **bad) {
 
 static int poll_cq(struct cq *cq, int n, struct wc *out) {
 	pthread_mutex_lock(&lock);
+	polls++;
+	if (cq->lags) advance_all();
 	if (n > cq->n) n = cq->n;
 	if (n) {
 		memcpy(out, cq->wcs, n * sizeof *out);
@@ -338,6 +350,14 @@ EXPORT void fake_peer_memory(void *translate) { peer_memory = translate; }
 EXPORT void fake_fault(uint32_t qp, int left, int kind) {
 	pthread_mutex_lock(&lock);
 	fault_qp = qp, fault_left = left, fault_kind = kind;
+	pthread_mutex_unlock(&lock);
+}
+// And a queue pair that delivers late.
+EXPORT void fake_lag(uint32_t qp, uint32_t lag, uint64_t from) {
+	pthread_mutex_lock(&lock);
+	struct qp *q = find(qp);
+	q->lag = lag, q->send->lags = 1, q->recv->lags = 1;
+	seed = from * 2 + 1;
 	pthread_mutex_unlock(&lock);
 }
 EXPORT long fake_regions(void) {
