@@ -32,6 +32,7 @@ var works = map[string]func(ctx context.Context, c *collective.Comm) error{
 	"shrink":       workShrink,
 	"mismatch":     workMismatch,
 	"few":          workFew,
+	"until":        workUntil,
 	"deadlocks":    workDeadlocks,
 	"bounds":       workBounds,
 	"campaign":     workCampaign,

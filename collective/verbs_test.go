@@ -151,7 +151,7 @@ func TestVerbsHosts(t *testing.T) {
 	mine := []int{2 * host, 2*host + 1}
 	t.Run("Table", func(t *testing.T) {
 		var out output
-		ps, wait := startRanks(t, "cases", mine, 2*hosts, &out)
+		ps, wait := startRanks(t, "cases", mine, 2*hosts, &out, nil)
 		require.NoError(t, wait(), "%s", &out)
 		require.Equal(t, len(ps), strings.Count(out.String(), "calls right over shm+verbs in"), "%s", &out)
 		t.Logf("%s", &out)
@@ -159,7 +159,7 @@ func TestVerbsHosts(t *testing.T) {
 	t.Run("Kill", func(t *testing.T) {
 		var out output
 		victim := 2*hosts - 1
-		ps, wait := startRanks(t, "forever", mine, 2*hosts, &out)
+		ps, wait := startRanks(t, "forever", mine, 2*hosts, &out, nil)
 		out.await("ready", len(ps))
 		start := time.Now()
 		if host == hosts-1 {
@@ -171,8 +171,8 @@ func TestVerbsHosts(t *testing.T) {
 	})
 }
 
-// startRanks starts this host's ranks of a job; wait returns their errors.
-func startRanks(t *testing.T, work string, mine []int, size int, out *output) (ps []*os.Process, wait func() error) {
+// startRanks starts this host's ranks of a job, with what else each finds in its environment; wait returns their errors.
+func startRanks(t *testing.T, work string, mine []int, size int, out *output, more func(rank int) []string) (ps []*os.Process, wait func() error) {
 	t.Helper()
 	var wg sync.WaitGroup
 	errs := make([]error, len(mine))
@@ -181,6 +181,9 @@ func startRanks(t *testing.T, work string, mine []int, size int, out *output) (p
 		cmd.Env = append(os.Environ(), workEnv+"="+work, "GCCL_TIMEOUT=60s", "GCCL_PROVIDER=shm,verbs", "GCCL_STRICT=1",
 			"GCCL_RANK="+strconv.Itoa(r), "GCCL_SIZE="+strconv.Itoa(size),
 			"GCCL_LOCAL_RANK="+strconv.Itoa(i), "GCCL_LOCAL_SIZE="+strconv.Itoa(len(mine)))
+		if more != nil {
+			cmd.Env = append(cmd.Env, more(r)...)
+		}
 		w := &prefixed{out: out, prefix: fmt.Sprintf("[%d] ", r)}
 		cmd.Stdout, cmd.Stderr = w, w
 		require.NoError(t, cmd.Start())
