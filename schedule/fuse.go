@@ -7,7 +7,7 @@ package schedule
 // slot.
 type Group struct {
 	First, End int
-	// Dst is what the steps write and the Sends read; the zero Span for a Send on its own.
+	// Dst is what the steps write and the Sends read; the zero Span for Sends on their own.
 	Dst Span
 	// Transient says that nobody but the group's own Sends reads what it writes: Dst is written
 	// again before it is read, or is Scratch and never read. An executor that hands the data on
@@ -20,8 +20,8 @@ type Group struct {
 // exactly these groups.
 //
 // A group begins with a step that writes Dst, takes up steps that reduce further into the very
-// same span (RecvReduce with Src = Dst, Combine) and then Sends of that span. A group receives
-// at most once from a peer and sends at most once to a peer, because a link is first in, first
+// same span (RecvReduce with Src = Dst, Combine) and then Sends of that span; or it is Sends of one span
+// alone. A group receives at most once from a peer and sends at most once to a peer, because a link is first in, first
 // out and a second chunk comes only after all segments of the first; and only its first step has
 // an After. Every other step is a group on its own.
 func Fuse(s *Schedule) [][]Group {
@@ -37,7 +37,7 @@ func fuseLane(lane Lane) []Group {
 	groups := make([]Group, 0, len(lane))
 	for i := 0; i < len(lane); {
 		g := Group{First: i, End: i + 1, Dst: lane[i].Dst}
-		for g.Dst.Count > 0 && g.End < len(lane) && joins(lane[g.First:g.End], &lane[g.End]) {
+		for g.End < len(lane) && joins(lane[g.First:g.End], &lane[g.End]) {
 			g.End++
 		}
 		groups = append(groups, g)
@@ -49,6 +49,9 @@ func fuseLane(lane Lane) []Group {
 // joins tells whether next may run in one group with the steps before it.
 func joins(group Lane, next *Step) bool {
 	dst, last := group[0].Dst, group[len(group)-1]
+	if group[0].Op == Send {
+		dst = group[0].Src
+	}
 	if next.After != (After{}) {
 		return false
 	}

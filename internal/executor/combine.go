@@ -111,7 +111,10 @@ func (e *Engine) combinePast(l *lane, a *action, dsts, srcs [][]byte, n int) boo
 	if a.nested || red != nil && (red.HasPre() || a.final && red.HasPost()) {
 		return false
 	}
-	local := len(dsts) - len(a.sends) // 1 if the value is kept here, too
+	local := 0 // 1 if the value is kept here, too
+	if a.keeps() {
+		local = 1
+	}
 	if len(srcs) == 1 {
 		e.copier.ReduceNT(dsts[local:], srcs)
 		if local == 1 && &dsts[0][0] != &srcs[0][0] {
@@ -124,7 +127,7 @@ func (e *Engine) combinePast(l *lane, a *action, dsts, srcs [][]byte, n int) boo
 		return true
 	}
 	ops := e.pastOps[:len(srcs)]
-	outs := e.pastOuts[:len(a.sends)]
+	outs := e.pastOuts[:len(dsts)-1]
 	for off := 0; off < n; off += pastBlock {
 		end := min(n, off+pastBlock)
 		for i := range srcs {

@@ -434,8 +434,11 @@ func (e *Engine) fire(l *lane, a *action) (bool, error) {
 	if a.direct && n >= directMin && l.stays(a) {
 		return e.fireDirect(l, a, call, n), nil
 	}
+	if a.shared != nil && n >= shareMin && !l.places(a) {
+		return e.fireShared(l, a, call, n), nil
+	}
 	dsts := e.dsts[:0]
-	if a.hasDst && (a.store || len(a.sends) == 0) {
+	if a.keeps() {
 		dsts = append(dsts, nil) // filled in when n is known
 	}
 	placed := false

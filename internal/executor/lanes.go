@@ -65,11 +65,7 @@ func (e *Engine) awaited(l *lane, at *LaneAt) {
 			at.add(a.recvFrom[k])
 		}
 	}
-	for k, s := range a.sends {
-		if _, ok := s.Reserve(l.rest(a)); !ok {
-			at.add(a.sendTo[k])
-		}
-	}
+	a.blocked(l.rest(a), at.add)
 }
 
 func (at *LaneAt) add(p *link.Peer) {

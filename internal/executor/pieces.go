@@ -8,7 +8,7 @@ import (
 // cut trims the destinations to n bytes and fills in the local one.
 func (e *Engine) cut(l *lane, a *action, dsts [][]byte, n int) {
 	first := 0
-	if a.hasDst && (a.store || len(a.sends) == 0) {
+	if a.keeps() {
 		off, _ := a.dst.at(l.window, l.job.Plan.Layout.Elem)
 		dsts[0] = l.buffer(a.dst.buf)[off+l.done:][:n]
 		first = 1
@@ -44,8 +44,8 @@ func (e *Engine) sources(l *lane, a *action, n int) [][]byte {
 	return srcs
 }
 
-// lend names the action's span to its only receiver instead of copying it. tried is false where
-// the span is not registered, must be scaled first, or the peer cannot read it.
+// lend names the action's span to its receivers instead of copying it. tried is false where
+// the span is not registered, must be scaled first, or some peer cannot read it.
 func (e *Engine) lend(l *lane, a *action, call *link.Call) (ok, tried bool) {
 	args := &l.job.Args
 	o := &a.operands[0].ext
@@ -53,16 +53,26 @@ func (e *Engine) lend(l *lane, a *action, call *link.Call) (ok, tried bool) {
 	if o.buf == schedule.Out {
 		place = args.OutPlace
 	}
-	if place.Window == 0 || l.size > link.MaxMessage || len(a.sends) != 1 || !a.sendTo[0].Mapped() {
+	if place.Window == 0 || l.size > link.MaxMessage {
 		return false, false
+	}
+	for _, p := range a.sendTo {
+		if !p.Mapped() {
+			return false, false
+		}
 	}
 	if o.buf == schedule.In && args.Reducer != nil && args.Reducer.HasPre() {
 		return false, false
 	}
 	off, _ := o.at(l.window, l.job.Plan.Layout.Elem)
 	place.Offset += uint64(off)
-	if !a.sends[0].Lend(place, args.OutPlace, l.size, call) {
-		return false, true
+	for _, s := range a.sends {
+		if _, ok := s.Reserve(0); !ok {
+			return false, true
+		}
+	}
+	for _, s := range a.sends {
+		s.Lend(place, args.OutPlace, l.size, call)
 	}
 	l.done, l.lent = l.size, true
 	return true, true

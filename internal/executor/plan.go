@@ -2,6 +2,7 @@ package executor
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/gccl/gccl/internal/link"
 	"github.com/gccl/gccl/schedule"
@@ -49,6 +50,7 @@ type action struct {
 	store    bool // somebody reads dst after the group
 	sends    []link.Sender
 	sendTo   []*link.Peer
+	shared   *link.Share // sends to all at once; nil: each link gets a copy
 	receives []link.Receiver
 	recvFrom []*link.Peer
 	length   extent
@@ -131,6 +133,7 @@ func (p *Program) Plan(m *link.Mesh, lay Layout, laneBase int) (*Plan, error) {
 				acts = append(acts, r.action(m, &groups[gi], laneBase+l, i, split))
 			}
 		}
+		pl.share(m, laneBase+l, acts)
 		for i := range acts {
 			pl.maxOps = max(pl.maxOps, len(acts[i].operands))
 			pl.maxOut = max(pl.maxOut, len(acts[i].sends)+1)
@@ -143,6 +146,40 @@ func (p *Program) Plan(m *link.Mesh, lay Layout, laneBase int) (*Plan, error) {
 		pl.piece = cutBytes
 	}
 	return pl, nil
+}
+
+// share lets actions that send to several peers copy what they send once, if all of the lane send to the same.
+func (p *Plan) share(m *link.Mesh, lane int, acts []action) {
+	var to []*link.Peer
+	for i := range acts {
+		if a := &acts[i]; len(a.sends) > 1 {
+			if to != nil && !samePeers(to, a.sendTo) {
+				return
+			}
+			to = a.sendTo
+		}
+	}
+	if to == nil {
+		return
+	}
+	s := m.Share(lane, to)
+	for i := range acts {
+		if len(acts[i].sends) > 1 {
+			acts[i].shared = s
+		}
+	}
+}
+
+func samePeers(a, b []*link.Peer) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for _, p := range a {
+		if !slices.Contains(b, p) {
+			return false
+		}
+	}
+	return true
 }
 
 // resolver turns spans into extents.

@@ -90,11 +90,7 @@ func (e *Engine) WaitsFor(ranks []int) []int {
 				add(a.recvFrom[k].Rank)
 			}
 		}
-		for k, s := range a.sends {
-			if _, ok := s.Reserve(l.rest(a)); !ok {
-				add(a.sendTo[k].Rank)
-			}
-		}
+		a.blocked(l.rest(a), func(p *link.Peer) { add(p.Rank) })
 	}
 	return ranks
 }

@@ -148,7 +148,7 @@ func (e *Engine) dash(l *lane, a *action) dashed {
 		e.msgs[i] = m
 	}
 	dsts := e.dsts[:0]
-	if a.hasDst && (a.store || len(a.sends) == 0) {
+	if a.keeps() {
 		dsts = append(dsts, l.buffer(a.dst.buf)[a.dst.offset:][:n])
 	}
 	for i := range a.sends {

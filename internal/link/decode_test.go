@@ -9,7 +9,12 @@ import (
 
 func TestGeometryCheck(t *testing.T) {
 	require.NoError(t, Geometry{Lanes: 1, Slots: 2, SlotBytes: 64}.Check())
-	for _, g := range []Geometry{{}, {0, 2, 64, false}, {65, 2, 64, false}, {1, 1, 64, false}, {1, 3, 64, false}, {1, 1 << 13, 64, false}, {1, 2, 0, false}, {1, 2, 100, false}, {1, 2, 1 << 31, false}} {
+	for _, g := range []Geometry{
+		{}, {Lanes: 0, Slots: 2, SlotBytes: 64}, {Lanes: 65, Slots: 2, SlotBytes: 64}, {Lanes: 1, Slots: 1, SlotBytes: 64}, {Lanes: 1, Slots: 3, SlotBytes: 64},
+		{Lanes: 1, Slots: 1 << 13, SlotBytes: 64}, {Lanes: 1, Slots: 2, SlotBytes: 0}, {Lanes: 1, Slots: 2, SlotBytes: 100}, {Lanes: 1, Slots: 2, SlotBytes: 1 << 31},
+		{Lanes: 1, Slots: 2, SlotBytes: 64, PoolLanes: 2, PoolBytes: 64}, {Lanes: 1, Slots: 2, SlotBytes: 64, PoolLanes: -1}, {Lanes: 1, Slots: 2, SlotBytes: 64, PoolLanes: 1},
+		{Lanes: 1, Slots: 2, SlotBytes: 64, PoolLanes: 1, PoolBytes: 100}, {Lanes: 1, Slots: 2, SlotBytes: 64, PoolLanes: 1, PoolBytes: 1 << 31},
+	} {
 		require.Error(t, g.Check(), "%+v", g)
 	}
 }
@@ -96,7 +101,7 @@ func blob(addrs ...string) (b []byte) {
 		b = binary.AppendUvarint(b, uint64(len(a)))
 		b = append(b, a...)
 		if a != "" {
-			for i := range 4 {
+			for i := range 5 {
 				b = binary.LittleEndian.AppendUint64(b, uint64(len(a)*10+i))
 			}
 		}
@@ -111,6 +116,7 @@ func TestDecodeBlob(t *testing.T) {
 	require.Equal(t, "third!", string(e.addr))
 	require.Equal(t, uint64(60), e.remote.Addr)
 	require.Equal(t, uint64(63), e.base)
+	require.Equal(t, uint64(64), e.pool)
 	for name, bad := range map[string][]byte{
 		"short": b[:len(b)-1], "long": append(b[:len(b):len(b)], 0), "empty": nil, "no entry for me": blob("a", "b", ""),
 	} {

@@ -7,9 +7,15 @@ type Geometry struct {
 	Lanes     int // links from one rank to another
 	Slots     int // messages a link holds, a power of two
 	SlotBytes int // longest eager message, a multiple of 64
+	// PoolLanes is how many lanes, from the first, have slots for messages to several peers at once (see [Share]), and
+	// PoolBytes the longest such message, a multiple of 64.
+	PoolLanes, PoolBytes int
 	// Checksum has every message carry a sum of itself, which its receiver checks.
 	Checksum bool
 }
+
+// arenaHead is the page that an arena begins with, for the rank's pulse.
+const arenaHead = 4096
 
 // noticeBytes is the size of the board on which a peer leaves its last words.
 const noticeBytes = 1024
@@ -23,6 +29,10 @@ func (g Geometry) Check() error {
 		return fmt.Errorf("link: %d slots, want a power of two from 2 to 4096", g.Slots)
 	case g.SlotBytes < 64 || g.SlotBytes%64 != 0 || g.SlotBytes > MaxMessage:
 		return fmt.Errorf("link: slots of %d bytes, want a multiple of 64 from 64 to 1 GiB", g.SlotBytes)
+	case g.PoolLanes < 0 || g.PoolLanes > g.Lanes:
+		return fmt.Errorf("link: shared slots on %d lanes of %d", g.PoolLanes, g.Lanes)
+	case g.PoolLanes > 0 && (g.PoolBytes < 64 || g.PoolBytes%64 != 0 || g.PoolBytes > MaxMessage):
+		return fmt.Errorf("link: shared slots of %d bytes, want a multiple of 64 from 64 to 1 GiB", g.PoolBytes)
 	}
 	return nil
 }
@@ -78,5 +88,9 @@ func (g Geometry) slotOffset(lane, slot int) int {
 	return g.creditOffset(lane) + lineBytes + slot*g.stride()
 }
 
-// ArenaBytes is the registered memory that a rank with that many peers on a device needs.
-func (g Geometry) ArenaBytes(peers int) int { return 4096 + peers*g.sectionBytes() }
+// poolLane is the memory of a lane's shared slots, poolBytes that of all.
+func (g Geometry) poolLane() int  { return g.Slots * (g.PoolBytes + min(shortSlot, g.PoolBytes)) }
+func (g Geometry) poolBytes() int { return (g.PoolLanes*g.poolLane() + 4095) &^ 4095 }
+
+// ArenaBytes is the registered memory that a rank with that many peers on a device needs, without a pool.
+func (g Geometry) ArenaBytes(peers int) int { return arenaHead + peers*g.sectionBytes() }

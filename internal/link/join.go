@@ -16,6 +16,7 @@ type port struct {
 	cq        rdma.CQ
 	attentive rdma.Attentive // cq, if it is that
 	arena     rdma.Region
+	pools     []pool           // by lane, in the arena; nil: there are none
 	peers     []*Peer          // in the order of their sections
 	endpoints map[uint32]*Peer // wire peers by endpoint
 	wires     []*wire          // of the same peers
@@ -62,11 +63,7 @@ func (m *Mesh) open(pt *port) (err error) {
 		return fmt.Errorf("completion queue on %s: %w", name, err)
 	}
 	pt.attentive, _ = pt.cq.(rdma.Attentive)
-	if pt.arena, err = m.alloc(pt.dev, m.geo.ArenaBytes(len(pt.peers)), "ring buffers"); err != nil {
-		return fmt.Errorf("ring buffers on %s: %w", name, err)
-	}
-	for i, p := range pt.peers {
-		p.section = pt.arena.Bytes()[4096+i*m.geo.sectionBytes():][:m.geo.sectionBytes()]
+	for _, p := range pt.peers {
 		p.endpoint, err = pt.dev.NewEndpoint(pt.cq, rdma.EndpointOptions{
 			RecvDepth: m.geo.recvDepth(),
 			OnLost:    func(err error) { m.lost(p, err) },
@@ -74,6 +71,21 @@ func (m *Mesh) open(pt *port) (err error) {
 		if err != nil {
 			return fmt.Errorf("endpoint for rank %d on %s: %w", p.Rank, name, err)
 		}
+	}
+	n := m.geo.ArenaBytes(len(pt.peers))
+	pooled := m.pooled(pt)
+	if pooled {
+		n += m.geo.poolBytes()
+	}
+	if pt.arena, err = m.alloc(pt.dev, n, "ring buffers"); err != nil {
+		return fmt.Errorf("ring buffers on %s: %w", name, err)
+	}
+	for i, p := range pt.peers {
+		p.section = pt.arena.Bytes()[arenaHead+i*m.geo.sectionBytes():][:m.geo.sectionBytes()]
+	}
+	if pooled {
+		pt.layPools(m.geo)
+		visit(pt.arena.Bytes()[n-m.geo.poolBytes():])
 	}
 	return nil
 }
@@ -112,8 +124,8 @@ func visit(b []byte) {
 // Blob is what one of the peers needs for its Connect.
 func (j *Joining) Blob(rank int) []byte { return j.appendEntry(nil, rank) }
 
-// appendEntry writes what a peer needs behind b: the endpoint's address, the arena and the place of the
-// peer's section in it. It writes an empty entry for a rank that is not joining.
+// appendEntry writes what a peer needs behind b: the endpoint's address, the arena, the place of the
+// peer's section in it and that of the pool. It writes an empty entry for a rank that is not joining.
 func (j *Joining) appendEntry(b []byte, rank int) []byte {
 	p := j.peers[rank]
 	if p == nil {
@@ -123,8 +135,8 @@ func (j *Joining) appendEntry(b []byte, rank int) []byte {
 	b = binary.AppendUvarint(b, uint64(len(addr)))
 	b = append(b, addr...)
 	r := p.port.arena.Remote()
-	at := 4096 + slices.Index(p.port.peers, p)*j.m.geo.sectionBytes()
-	for _, v := range []uint64{r.Addr, r.Key, r.Len, uint64(at)} {
+	at := arenaHead + slices.Index(p.port.peers, p)*j.m.geo.sectionBytes()
+	for _, v := range []uint64{r.Addr, r.Key, r.Len, uint64(at), uint64(p.port.poolOffset(j.m.geo))} {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
 	return b
@@ -141,7 +153,7 @@ func (j *Joining) Connect(ctx context.Context, rank int, blob []byte) error {
 }
 
 func (j *Joining) connect(ctx context.Context, rank int, e entry) error {
-	return j.peers[rank].connect(ctx, e.addr, e.remote, e.base)
+	return j.peers[rank].connect(ctx, e)
 }
 
 // Done makes the peers, which are all connected, the mesh's own. It is for the goroutine that runs

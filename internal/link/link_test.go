@@ -15,25 +15,35 @@ import (
 
 // pair connects two ranks over loopback.
 func pair(t require.TestingT, g Geometry, noMap bool) (a, b *Mesh) {
+	m := connected(t, 2, g, noMap)
+	return m[0], m[1]
+}
+
+// connected connects n ranks over loopback.
+func connected(t require.TestingT, n int, g Geometry, noMap bool) []*Mesh {
 	net := loopback.NewNetwork()
-	meshes := make([]*Mesh, 2)
+	meshes := make([]*Mesh, n)
 	for r := range meshes {
 		dev := net.Device()
-		m, err := New(Config{Rank: r, Size: 2, Geometry: g, NoMap: noMap, Bell: NewBell(), Touch: 1,
+		m, err := New(Config{Rank: r, Size: n, Geometry: g, NoMap: noMap, Bell: NewBell(), Touch: 1,
 			Device: func(int) rdma.Device { return dev }, Describe: func(r int) string { return fmt.Sprintf("rank %d", r) }})
 		require.NoError(t, err)
 		meshes[r] = m
 	}
-	blobs := [][]byte{meshes[0].Blob(), meshes[1].Blob()}
+	var blobs [][]byte
+	for _, m := range meshes {
+		blobs = append(blobs, m.Blob())
+	}
 	var wg sync.WaitGroup
-	errs := make([]error, 2)
+	errs := make([]error, n)
 	for r, m := range meshes {
 		wg.Go(func() { errs[r] = m.Connect(context.Background(), blobs) })
 	}
 	wg.Wait()
-	require.NoError(t, errs[0])
-	require.NoError(t, errs[1])
-	return meshes[0], meshes[1]
+	for _, err := range errs {
+		require.NoError(t, err)
+	}
+	return meshes
 }
 
 // A link is a queue: whatever is sent, in whatever pieces it is taken, arrives in order; a sender is

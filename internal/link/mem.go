@@ -330,8 +330,7 @@ func (r *memReceiver) Look() (c Call, ok bool) {
 
 func (r *memReceiver) Advance(n int) {
 	if r.advance(n) {
-		_, k := parsePublication(r.headers[r.next&r.mask].pub.Load())
-		r.free(k)
+		r.free(r.headers[r.next&r.mask].kind())
 	}
 }
 
@@ -342,6 +341,16 @@ const wordEvery = 1 << 20
 // readAhead is how many messages before its own turn a header is fetched: of a sender that has run ahead, so
 // that one does not pay the way of a cache line for each message.
 const readAhead = 6
+
+// kind is that of the message for free: what is lent of a pool counts as what is in a slot, since its sender does not
+// wait for it either.
+func (h *header) kind() kind {
+	_, k := parsePublication(h.pub.Load())
+	if k == lent && h.inline[0] == poolWindow {
+		return inSlot
+	}
+	return k
+}
 
 // free returns the slot of the message at next, which is of kind k: some at a time, but that of a lent span at once.
 func (r *memReceiver) free(k kind) {
@@ -372,8 +381,7 @@ func (r *memReceiver) Stash(limit int) (bytes, messages int, err error) {
 		}
 		r.stash.put(h.call, m)
 		bytes, messages = bytes+m.Len, messages+1
-		_, k := parsePublication(v)
-		r.free(k)
+		r.free(h.kind())
 	}
 	return bytes, messages, nil
 }

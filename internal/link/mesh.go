@@ -51,6 +51,7 @@ type Mesh struct {
 	bell       rdma.Bell
 	describe   func(int) string
 	noMap      bool
+	lazy       bool
 	failed     atomic.Pointer[Notice]
 	beats      int          // calls of Beat
 	life       sync.RWMutex // held by lost, which providers call at any time, while it reads the boards
@@ -64,7 +65,7 @@ func New(cfg Config) (*Mesh, error) {
 	if err := cfg.Geometry.Check(); err != nil {
 		return nil, err
 	}
-	m := &Mesh{rank: cfg.Rank, size: cfg.Size, geo: cfg.Geometry, bell: cfg.Bell, describe: cfg.Describe, noMap: cfg.NoMap,
+	m := &Mesh{rank: cfg.Rank, size: cfg.Size, geo: cfg.Geometry, bell: cfg.Bell, describe: cfg.Describe, noMap: cfg.NoMap, lazy: cfg.Lazy,
 		peers: make([]atomic.Pointer[Peer], cfg.Size), device: cfg.Device, touched: min(cfg.Touch, cfg.Geometry.Lanes), sparse: cfg.Sparse}
 	m.ports.Store(new([]*port))
 	if cfg.Lazy {
@@ -84,7 +85,7 @@ func New(cfg Config) (*Mesh, error) {
 }
 
 // Blob is this rank's part of what ranks exchange before Connect: per peer the endpoint's address,
-// the arena and the place of the peer's section in it.
+// the arena, the place of the peer's section in it and that of the pool.
 func (m *Mesh) Blob() []byte {
 	var b []byte
 	for r := range m.size {
@@ -97,7 +98,8 @@ func (m *Mesh) Blob() []byte {
 type entry struct {
 	addr   []byte
 	remote rdma.RemoteRegion
-	base   uint64
+	base   uint64 // of the section in the arena
+	pool   uint64 // of the pools; 0: there are none
 }
 
 // decodeBlob returns the entry for rank me in the blob of another rank.
@@ -112,15 +114,15 @@ func decodeBlob(b []byte, size, me int) (e entry, err error) {
 			continue
 		}
 		addr := b[:n]
-		if b = b[n:]; len(b) < 32 {
+		if b = b[n:]; len(b) < 40 {
 			return e, fmt.Errorf("link: blob ends in the region for rank %d", r)
 		}
 		if r == me {
 			e.addr = addr
 			e.remote = rdma.RemoteRegion{Addr: binary.LittleEndian.Uint64(b), Key: binary.LittleEndian.Uint64(b[8:]), Len: binary.LittleEndian.Uint64(b[16:])}
-			e.base = binary.LittleEndian.Uint64(b[24:])
+			e.base, e.pool = binary.LittleEndian.Uint64(b[24:]), binary.LittleEndian.Uint64(b[32:])
 		}
-		b = b[32:]
+		b = b[40:]
 	}
 	if len(b) != 0 {
 		return e, fmt.Errorf("link: %d bytes after the blob", len(b))

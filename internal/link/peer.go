@@ -27,6 +27,7 @@ type Peer struct {
 	wire     *wire
 	direct   bool
 	windows  [][]byte
+	pool     []byte // the peer's, if it has one that is mapped
 	watch    watch
 	told     atomic.Bool
 	dropped  bool                   // it never joined; the mesh's life guards it
@@ -94,6 +95,9 @@ func (p *Peer) DropWindow(id int) {
 }
 
 func (p *Peer) window(id uint64) []byte {
+	if id == poolWindow {
+		return p.pool
+	}
 	if id < uint64(len(p.windows)) {
 		return p.windows[id]
 	}
@@ -101,13 +105,13 @@ func (p *Peer) window(id uint64) []byte {
 }
 
 // connect pairs the endpoint and makes the links.
-func (p *Peer) connect(ctx context.Context, addr []byte, remote rdma.RemoteRegion, base uint64) error {
-	g := p.mesh.geo
+func (p *Peer) connect(ctx context.Context, e entry) error {
+	g, remote, base := p.mesh.geo, e.remote, e.base
 	if base > remote.Len || remote.Len-base < uint64(g.sectionBytes()) {
 		return fmt.Errorf("link: rank %d offers %d bytes from %d, need %d", p.Rank, remote.Len, base, g.sectionBytes())
 	}
 	p.remote, p.base = remote, base
-	if err := p.endpoint.Connect(ctx, addr); err != nil {
+	if err := p.endpoint.Connect(ctx, e.addr); err != nil {
 		return fmt.Errorf("connect to rank %d over %s: %w", p.Rank, p.Provider, err)
 	}
 	if p.mappable() {
@@ -122,6 +126,9 @@ func (p *Peer) connect(ctx context.Context, addr []byte, remote rdma.RemoteRegio
 			if err := p.populate(part); err != nil {
 				return fmt.Errorf("map the ring buffers of rank %d: %w", p.Rank, err)
 			}
+		}
+		if err := p.connectPool(b, e.pool); err != nil {
+			return fmt.Errorf("map the ring buffers of rank %d: %w", p.Rank, err)
 		}
 		p.visit(p.section) // here, not when it is allocated: a hypervisor drops what it knows of pages that are not used for long
 		p.connectMemory()

@@ -76,7 +76,7 @@ func (p *Peer) connectWire() error {
 		p.direct = attr.AnyLocal
 	}
 	p.watch.word = wordAt(p.section)
-	base := 4096 + slices.Index(p.port.peers, p)*g.sectionBytes() // in the arena
+	base := arenaHead + slices.Index(p.port.peers, p)*g.sectionBytes() // in the arena
 	for lane := range g.Lanes {
 		l := &wireLane{}
 		w.lanes = append(w.lanes, l)

@@ -1,0 +1,58 @@
+package executor
+
+import "github.com/gccl/gccl/internal/link"
+
+// shareMin is the shortest piece that is copied once for several peers. Between 256 bytes and 32 KiB it makes no
+// difference that shows (AllReduce and Broadcast, 4 ranks).
+const shareMin = 4 << 10
+
+// fireShared is the rest of fire where several peers are sent the same bytes and all of them can read this rank's
+// pool.
+func (e *Engine) fireShared(l *lane, a *action, call *link.Call, n int) bool {
+	b, ok := a.shared.Reserve(n)
+	if !ok {
+		return false
+	}
+	n = len(b)
+	dsts := e.dsts[:0]
+	if a.keeps() {
+		off, _ := a.dst.at(l.window, l.job.Plan.Layout.Elem)
+		dsts = append(dsts, l.buffer(a.dst.buf)[off+l.done:][:n])
+	}
+	e.combine(l, a, append(dsts, b), e.sources(l, a, n), n)
+	a.shared.Commit(call)
+	for _, r := range a.receives {
+		r.Advance(n)
+	}
+	l.done += n
+	return true
+}
+
+// keeps reports whether the action's value is stored in its destination.
+func (a *action) keeps() bool { return a.hasDst && (a.store || len(a.sends) == 0) }
+
+// places reports whether some receiver lets the action place its result.
+func (l *lane) places(a *action) bool {
+	if !a.placeable {
+		return false
+	}
+	for _, p := range a.sendTo {
+		if p.Rank < len(l.answers) && l.answers[p.Rank] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// blocked calls f for the receivers that have no room for n bytes.
+func (a *action) blocked(n int, f func(*link.Peer)) {
+	if a.shared != nil && n >= shareMin {
+		a.shared.Waiting(f)
+		return
+	}
+	for i, s := range a.sends {
+		if _, ok := s.Reserve(n); !ok {
+			f(a.sendTo[i])
+		}
+	}
+}

@@ -1,0 +1,94 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/gccl/gccl/direct"
+	"github.com/gccl/gccl/internal/link"
+	"github.com/gccl/gccl/rdma"
+	"github.com/gccl/gccl/rdma/loopback"
+	"github.com/gccl/gccl/schedule"
+)
+
+// pooled connects n ranks over memory, with pools.
+func pooled(t *testing.T, n int) []*link.Mesh {
+	net := loopback.NewNetwork()
+	g := link.Geometry{Lanes: 1, Slots: 4, SlotBytes: shareMin, PoolLanes: 1, PoolBytes: 2 * shareMin}
+	var ms []*link.Mesh
+	var blobs [][]byte
+	for r := range n {
+		dev := net.Device()
+		m, err := link.New(link.Config{Rank: r, Size: n, Geometry: g, Bell: link.NewBell(),
+			Device: func(int) rdma.Device { return dev }, Describe: func(r int) string { return fmt.Sprintf("rank %d", r) }})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, m.Close()) })
+		ms, blobs = append(ms, m), append(blobs, m.Blob())
+	}
+	var all sync.WaitGroup
+	for _, m := range ms {
+		all.Go(func() {
+			if err := m.Connect(context.Background(), blobs); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	return ms
+}
+
+// Sends of one value to several peers are shared if all that the lane shares goes to the same peers: who waits for a
+// slot then waits for nobody else.
+func TestWhatIsShared(t *testing.T) {
+	m := pooled(t, 4)[0]
+	for _, tc := range []struct{ name, lane, want string }{
+		{"one span", "send in[0] to 1; send in[0] to 2", "[true]"},
+		{"a value", "recv out[0] from 1; send out[0] to 2; send out[0] to 3", "[true]"},
+		{"the same peers", "send in[0] to 1; send in[0] to 2; recv out[0] from 3; send out[0] to 2; send out[0] to 1", "[true true]"},
+		{"different peers", "send in[0] to 1; send in[0] to 2; send in[1] to 2; send in[1] to 3", "[false false]"},
+		{"more peers", "send in[0] to 1; send in[0] to 2; send in[1] to 1; send in[1] to 2; send in[1] to 3", "[false false]"},
+		{"one peer", "send in[0] to 1; send in[1] to 2", "[false false]"},
+		{"others to one", "send in[0] to 1; send in[0] to 2; send in[1] to 3", "[true false]"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			text := "allreduce rank 0 of 4 root 0 in 2 out 2 ahead 0\nlane\n"
+			s, err := schedule.Parse(text + strings.ReplaceAll(tc.lane, ";", "\n"))
+			require.NoError(t, err)
+			prog, err := Compile(s)
+			require.NoError(t, err)
+			p, err := prog.Plan(m, Layout{Elem: 1, In: []int{2 * shareMin}, Out: []int{2 * shareMin}}, 0)
+			require.NoError(t, err)
+			var shared []bool
+			for i := range p.lanes[0] {
+				shared = append(shared, p.lanes[0][i].shared != nil)
+			}
+			require.Equal(t, tc.want, fmt.Sprint(shared))
+		})
+	}
+}
+
+// A rank that waits for room in its pool says for whom.
+func TestWaitingForThePool(t *testing.T) {
+	m := pooled(t, 3)[0]
+	s, err := direct.BroadcastDirect(0, 3, schedule.Shape{})
+	require.NoError(t, err)
+	prog, err := Compile(s)
+	require.NoError(t, err)
+	const n = 10 * 2 * shareMin // the pool has room for four pieces
+	p, err := prog.Plan(m, Layout{Elem: 1, In: []int{n}, Out: []int{n}}, 0)
+	require.NoError(t, err)
+	e := New(m, Options{LendMin: 1 << 30, Wait: Wait{Yield: func() {}}})
+	b := make([]byte, n)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	require.ErrorIs(t, e.Run(ctx, 0, []*Job{{Plan: p, Args: Args{In: b, Out: b, Call: link.Call{FP: 7}}}}), context.Canceled)
+	require.ElementsMatch(t, []int{1, 2}, e.WaitsFor(nil))
+	require.ElementsMatch(t, []int{1, 2}, e.Lanes()[0].WaitsFor)
+	_, room := m.Peer(1).Sender(0).Reserve(shareMin)
+	require.True(t, room, "no slot of a link has been used")
+}

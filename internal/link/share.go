@@ -1,0 +1,183 @@
+package link
+
+import "fmt"
+
+// poolWindow is the window by which peers know a rank's pool (see [Share]); windows of Alloc count up from 1.
+const poolWindow = 1 << 63
+
+// Share sends the same bytes to several peers that map this rank's memory: it copies them once, into a slot of
+// this rank's pool, and lends that to every peer. A lane of the pool has as many slots as a link, and a slot is free
+// again when all who were lent it have released it. So a share is, to each of its peers, a link with slots of its own
+// besides the peer's payload slots, and proofs of freedom from deadlock hold as long as all that a lane shares
+// in a call goes to the same peers.
+//
+// One goroutine uses a lane's shares and senders at a time.
+type Share struct {
+	pool *pool
+	to   []*memSender
+}
+
+// pool is one lane's slots for shares, in this rank's arena: a ring of long ones and one of short ones, so that short
+// messages do not walk through the pages of long ones, which costs address translations (AllReduce of 64 KiB, 8 ranks: 215
+// µs for 165).
+type pool struct {
+	long, short poolRing
+	ring        *poolRing // of the current reservation
+	room        int       // its length
+}
+
+type poolRing struct {
+	base  uint64 // offset of the slots in the window
+	slots []poolSlot
+	next  int // slot of the next message
+}
+
+type poolSlot struct {
+	b    []byte
+	lent []loan // that may not have been released
+}
+
+// loan is a message that lends a slot.
+type loan struct {
+	to  *memSender
+	seq uint32
+}
+
+// shortSlot is the length of short slots, at most a long one's.
+const shortSlot = 32 << 10
+
+// Share returns what sends to all of these peers at once on a lane, or nil where it would save nothing or one of
+// them cannot read this rank's pool.
+func (m *Mesh) Share(lane int, peers []*Peer) *Share {
+	if len(peers) < 2 || lane >= len(peers[0].port.pools) {
+		return nil
+	}
+	s := &Share{pool: &peers[0].port.pools[lane]}
+	for _, p := range peers {
+		sender, ok := p.senders[lane].(*memSender)
+		if !ok || p.port != peers[0].port {
+			return nil
+		}
+		s.to = append(s.to, sender)
+	}
+	return s
+}
+
+// Reserve returns memory for the next message, at most max bytes and at most a slot, or false if no slot is free or
+// some peer's link has no room. Nothing is sent before Commit; reserving again returns the same memory.
+func (s *Share) Reserve(max int) ([]byte, bool) {
+	p := s.pool
+	if p.ring = &p.long; max <= len(p.short.slots[0].b) {
+		p.ring = &p.short
+	}
+	slot := &p.ring.slots[p.ring.next]
+	for len(slot.lent) > 0 {
+		last := slot.lent[len(slot.lent)-1]
+		if last.to.holds(last.seq) {
+			return nil, false
+		}
+		slot.lent = slot.lent[:len(slot.lent)-1]
+	}
+	for _, to := range s.to {
+		if to.full() {
+			return nil, false
+		}
+	}
+	p.room = min(max, len(slot.b))
+	return slot.b[:p.room:p.room], true
+}
+
+// Commit sends what Reserve returned to all peers.
+func (s *Share) Commit(c *Call) {
+	r := s.pool.ring
+	slot := &r.slots[r.next]
+	at := r.base + uint64(r.next*len(slot.b))
+	for _, to := range s.to {
+		slot.lent = append(slot.lent, loan{to, to.next})
+		to.headers[to.next&to.mask].inline = [4]uint64{poolWindow, at}
+		to.publish(s.pool.room, lent, c)
+	}
+	if r.next++; r.next == len(r.slots) {
+		r.next = 0
+	}
+}
+
+// Waiting calls f for every peer without which Reserve has returned false.
+func (s *Share) Waiting(f func(*Peer)) {
+	for _, l := range s.pool.ring.slots[s.pool.ring.next].lent {
+		if l.to.holds(l.seq) {
+			f(l.to.peer)
+		}
+	}
+	for _, to := range s.to {
+		if to.full() {
+			f(to.peer)
+		}
+	}
+}
+
+// holds reports whether the peer has not consumed message seq, which has been sent. It is counted back from next,
+// because sequence numbers wrap.
+func (s *memSender) holds(seq uint32) bool {
+	if s.next-s.consumed < s.next-seq {
+		return false
+	}
+	s.refresh()
+	return s.next-s.consumed >= s.next-seq
+}
+
+// pooled reports whether the arena of a port that has its endpoints shall end in a pool.
+func (m *Mesh) pooled(pt *port) bool {
+	if m.geo.PoolLanes == 0 || m.geo.Checksum || m.lazy || len(pt.peers) < 2 {
+		return false
+	}
+	for _, p := range pt.peers {
+		if !p.mappable() {
+			return false
+		}
+	}
+	return true
+}
+
+// layPools divides the end of an arena into the lanes' slots.
+func (pt *port) layPools(g Geometry) {
+	arena := pt.arena.Bytes()
+	base := len(arena) - g.poolBytes()
+	pt.pools = make([]pool, g.PoolLanes)
+	for lane := range pt.pools {
+		p := &pt.pools[lane]
+		at := lane * g.poolLane()
+		p.long = newRing(arena[base:], at, g.Slots, g.PoolBytes, len(pt.peers))
+		p.short = newRing(arena[base:], at+g.Slots*g.PoolBytes, g.Slots, min(shortSlot, g.PoolBytes), len(pt.peers))
+		p.ring = &p.long
+	}
+}
+
+func newRing(window []byte, base, slots, length, peers int) poolRing {
+	r := poolRing{base: uint64(base)}
+	for i := range slots {
+		r.slots = append(r.slots, poolSlot{b: window[base+i*length:][:length:length], lent: make([]loan, 0, peers)})
+	}
+	return r
+}
+
+// poolOffset is the offset of the pools in the arena; 0: there are none.
+func (pt *port) poolOffset(g Geometry) int {
+	if pt.pools == nil {
+		return 0
+	}
+	return len(pt.arena.Bytes()) - g.poolBytes()
+}
+
+// connectPool takes note of the pool in the peer's arena, and makes the part that is used most accessible.
+func (p *Peer) connectPool(arena []byte, at uint64) error {
+	g := p.mesh.geo
+	if at == 0 {
+		return nil
+	}
+	if at > uint64(len(arena)) || uint64(len(arena))-at < uint64(g.poolBytes()) {
+		return fmt.Errorf("shared slots at %d in an arena of %d bytes", at, len(arena))
+	}
+	p.pool = arena[at:][:g.poolBytes()]
+	return p.populate(p.pool)
+}
