@@ -89,7 +89,7 @@ func (g Geometry) slotOffset(lane, slot int) int {
 }
 
 // poolLane is the memory of a lane's shared slots, poolBytes that of all.
-func (g Geometry) poolLane() int  { return g.Slots * (g.PoolBytes + min(shortSlot, g.PoolBytes)) }
+func (g Geometry) poolLane() int  { return g.Slots * (g.PoolBytes + g.shortBytes()) }
 func (g Geometry) poolBytes() int { return (g.PoolLanes*g.poolLane() + 4095) &^ 4095 }
 
 // ArenaBytes is the registered memory that a rank with that many peers on a device needs, without a pool.

@@ -46,6 +46,12 @@ type loan struct {
 // shortSlot is the length of short slots, at most a long one's.
 const shortSlot = 32 << 10
 
+func (g Geometry) shortBytes() int { return min(shortSlot, g.PoolBytes) }
+
+// shortSlots is the part of a pool that is visited beforehand: the short slots of the first lane. To visit the long ones, too, on
+// all ranks took New of 8 ranks 0.2 s of 2 cores, 8 µs a page.
+func (g Geometry) shortSlots(pool []byte) []byte { return pool[:g.Slots*g.shortBytes()] }
+
 // Share returns what sends to all of these peers at once on a lane, or nil where it would save nothing or one of
 // them cannot read this rank's pool.
 func (m *Mesh) Share(lane int, peers []*Peer) *Share {
@@ -147,8 +153,8 @@ func (pt *port) layPools(g Geometry) {
 	for lane := range pt.pools {
 		p := &pt.pools[lane]
 		at := lane * g.poolLane()
-		p.long = newRing(arena[base:], at, g.Slots, g.PoolBytes, len(pt.peers))
-		p.short = newRing(arena[base:], at+g.Slots*g.PoolBytes, g.Slots, min(shortSlot, g.PoolBytes), len(pt.peers))
+		p.short = newRing(arena[base:], at, g.Slots, g.shortBytes(), len(pt.peers))
+		p.long = newRing(arena[base:], at+g.Slots*g.shortBytes(), g.Slots, g.PoolBytes, len(pt.peers))
 		p.ring = &p.long
 	}
 }
@@ -169,7 +175,7 @@ func (pt *port) poolOffset(g Geometry) int {
 	return len(pt.arena.Bytes()) - g.poolBytes()
 }
 
-// connectPool takes note of the pool in the peer's arena, and makes the part that is used most accessible.
+// connectPool takes note of the pool in the peer's arena, and makes the part accessible that is not left to its first use.
 func (p *Peer) connectPool(arena []byte, at uint64) error {
 	g := p.mesh.geo
 	if at == 0 {
@@ -179,5 +185,5 @@ func (p *Peer) connectPool(arena []byte, at uint64) error {
 		return fmt.Errorf("shared slots at %d in an arena of %d bytes", at, len(arena))
 	}
 	p.pool = arena[at:][:g.poolBytes()]
-	return p.populate(p.pool)
+	return p.populate(g.shortSlots(p.pool))
 }
