@@ -36,8 +36,9 @@ func startRanks(ctx context.Context, size int, options any, args ...string) erro
 	}
 	errs := &rankErrors{out: os.Stderr, said: map[int]string{}}
 	j := launch.Job{Args: append([]string{exe}, args...), Size: size, Env: []string{rankEnv + "=" + string(b)}, Stderr: errs}
-	// As mpirun does it: left alone, ranks may begin on one core, and the kernel takes a while to part them.
-	j.Bind = size <= runtime.NumCPU()
+	// As mpirun does it: left alone, ranks may begin on one core, and the kernel takes a while to part them. That holds
+	// where they share cores, too, as long as they can do so evenly.
+	j.Bind = size <= runtime.NumCPU() || size%runtime.NumCPU() == 0
 	return errs.explain(j.Run(ctx))
 }
 

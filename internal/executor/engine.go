@@ -52,6 +52,7 @@ type Engine struct {
 	wire      bool
 	canWait   bool // the mesh has one queue to sleep on
 	lendMin   int
+	darts     bool // plans that are single with a dart
 	sprints   bool // small plans may begin with a sprint
 	scratch   []byte
 	lanes     []lane
@@ -134,6 +135,7 @@ func New(m *link.Mesh, o Options) *Engine {
 func (e *Engine) Joined(transfers ...link.Receiver) {
 	e.transfers = append(e.transfers, transfers...)
 	e.wire, e.canWait = e.mesh.NeedsProgress(), e.mesh.CanWait()
+	e.darts = !e.wire && e.lendMin > link.InlineBytes
 	e.sprints = e.lendMin > link.InlineBytes && e.wait.Spins > 0
 }
 
@@ -173,19 +175,21 @@ func (e *Engine) Run(ctx context.Context, timeout time.Duration, jobs []*Job) er
 
 func (e *Engine) run(ctx context.Context, timeout time.Duration, jobs []*Job) error {
 	switch j := jobs[0]; {
-	case len(jobs) > 1 || !e.sprints || !j.Plan.small || j.Args.Stage != nil:
+	case len(jobs) > 1 || !j.Plan.small || j.Args.Stage != nil:
 		e.start(jobs)
-	case j.Plan.single && !e.wire:
+	case j.Plan.single && e.darts:
 		if e.dart(j) {
 			return nil
 		}
 		e.start(jobs)
 		e.resume()
-	default:
+	case e.sprints:
 		e.start(jobs)
 		if err := e.sprint(); err != nil || e.left == 0 && (!e.wire || e.mesh.Drained()) {
 			return err
 		}
+	default:
+		e.start(jobs)
 	}
 	polls := 0
 	for idle := 0; ; {

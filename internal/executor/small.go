@@ -75,8 +75,8 @@ func (e *Engine) sprint() error {
 	return nil
 }
 
-// dart is sprint for a plan that is single: the engine's lane is begun only where it stops, at the action
-// of e.solo (resume).
+// dart is sprint for a plan that is single, over mapped memory: the engine's lane is begun only where it stops, at the
+// action of e.solo (resume). Where ranks outnumber cores it yields after every poll in vain.
 func (e *Engine) dart(j *Job) bool {
 	if !e.waiting.IsZero() {
 		e.waiting = time.Time{}
@@ -85,7 +85,11 @@ func (e *Engine) dart(j *Job) bool {
 	l := &e.solo
 	l.job, l.call, l.at = j, j.Args.Call, 0
 	acts := j.Plan.lanes[0]
-	for polls := 0; polls < sprintPolls; {
+	most := sprintPolls
+	if e.wait.Spins == 0 {
+		most = checkEvery
+	}
+	for polls := 0; polls < most; {
 		a, did := &acts[l.at], unfit
 		if a.easy {
 			did = e.hand(l, a, a.bytes)
@@ -104,7 +108,11 @@ func (e *Engine) dart(j *Job) bool {
 		if did == unfit {
 			return false
 		}
-		if polls++; polls > hotSpins {
+		polls++
+		switch {
+		case e.wait.Spins == 0:
+			e.wait.Yield()
+		case polls > hotSpins:
 			cpu.Pause(1)
 		}
 	}

@@ -11,16 +11,22 @@ import (
 
 // A small plan of one lane that has to wait goes on where it stopped: what it has sent is not sent again.
 func TestSmallPlanGoesOnWhereItStopped(t *testing.T) {
+	for _, spins := range []int{0, 100} { // 0: ranks outnumber cores
+		testGoingOn(t, spins)
+	}
+}
+
+func testGoingOn(t *testing.T, spins int) {
 	bell := &hookedBell{Bell: link.NewBell()}
 	ms := meshes(t, link.Geometry{Lanes: 1, Slots: 2, SlotBytes: 64}, bell)
-	e := New(ms[0], Options{LendMin: 1 << 30, Wait: Wait{Yield: func() {}, Spins: 100}})
+	e := New(ms[0], Options{LendMin: 1 << 30, Wait: Wait{Yield: func() {}, Spins: spins}})
 	prog := &Program{Schedule: schedule.Schedule{In: 1, Out: 1, Lanes: make([]schedule.Lane, 1)}, lanes: [][]group{{
 		{Group: schedule.Group{End: 1}, operands: []operand{{span: schedule.At(schedule.In, 0)}}, sends: []int{1}},
 		{Group: schedule.Group{End: 2, Dst: schedule.At(schedule.Out, 0)}, operands: []operand{{recv: true, peer: 1}}},
 	}}}
 	p, err := prog.Plan(ms[0], Layout{Elem: 1, In: []int{8}, Out: []int{8}}, 0)
 	require.NoError(t, err)
-	require.True(t, e.sprints && p.single)
+	require.True(t, e.darts && p.single)
 	call := link.Call{FP: 7}
 	for _, answer := range []string{"answer 1", "answer 2"} {
 		got := make([]byte, 8)
