@@ -115,11 +115,18 @@ func testChangedAddress(t *testing.T, f Factory) {
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		returned := make(chan error, 1)
 		go func() { returned <- s.ep.Connect(ctx, bad) }()
-		select {
-		case <-returned: // with or without an error: an address may hold words that do not matter
-		case <-time.After(Limit):
-			require.FailNow(t, "Connect does not return", "byte %d", i)
+		done := false
+		for range 2 { // a host that was not run meanwhile finds the first limit over at once, and the context's with it
+			select {
+			case <-returned: // with or without an error: an address may hold words that do not matter
+				done = true
+			case <-time.After(Limit):
+			}
+			if done {
+				break
+			}
 		}
+		require.True(t, done, "Connect does not return: byte %d", i)
 		cancel()
 		require.NoError(t, s.ep.Close())
 	}
