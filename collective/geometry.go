@@ -3,6 +3,7 @@ package collective
 import (
 	"math/bits"
 
+	"github.com/gccl/gccl/internal/executor"
 	"github.com/gccl/gccl/internal/link"
 )
 
@@ -65,9 +66,10 @@ func geometry(cfg *Config, peers []hello) link.Geometry {
 	}
 	g := link.Geometry{Lanes: max(cfg.Channels, scheduleLanes) + 1, Slots: slots, SlotBytes: max(64, ring/max(1, slots)&^63), Checksum: cfg.Checksum}
 	if len(peers) > 2 {
-		g.PoolLanes, g.PoolBytes = 1, min(poolSlot, poolMost/slots)
-		if cfg.BufferBytes != 0 {
-			g.PoolBytes = min(g.PoolBytes, g.SlotBytes)
+		// At least what a message in a ring's slot has: chunks are as long as those can carry.
+		g.PoolLanes, g.PoolBytes = 1, min(g.SlotBytes, executor.PieceBytes)
+		if cfg.BufferBytes == 0 {
+			g.PoolBytes = max(g.PoolBytes, min(poolSlot, poolMost/slots))
 		}
 	}
 	return g

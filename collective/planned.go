@@ -245,7 +245,7 @@ func (c *Comm) bound(s *schedule.Schedule, key planKey, sh *shape, ch *choice) e
 	if segments < 1 {
 		return invalid("%s runs %d chunks ahead, and links of %d slots hold only %d for certain: raise GCCL_SLOTS", ch.info.Name, s.Ahead, c.geo.Slots, c.geo.Usable()-1)
 	}
-	most := c.geo.SlotBytes / key.dtype.Size()
+	most := min(c.geo.SlotBytes, executor.PieceBytes) / key.dtype.Size()
 	if segments > math.MaxInt/most {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gccl/gccl/collective/tuner"
 	"github.com/gccl/gccl/internal/cpu"
@@ -119,6 +120,41 @@ func TestRulesHold(t *testing.T) {
 		}
 		return c.Barrier(context.Background())
 	})
+}
+
+// Chunks as long as slots can carry are as long as messages do: a message is at most a piece, however long the slot.
+func TestChunksOfLongSlots(t *testing.T) {
+	for _, ranks := range []int{2, 3} {
+		comms := local(t, ranks, Config{BufferBytes: 16 << 20, Channels: 1, Timeout: 20 * time.Second})
+		each(t, comms, func(c *Comm) error {
+			const count = 2 << 20
+			x, y := make([]int32, count), make([]int32, ranks*count)
+			x[count-1] = int32(c.rank + 1)
+			call := Call{Kind: AllGather, Src: tensor.Of(x), Dst: tensor.Of(y)}
+			cands, err := c.Candidates(call)
+			if err != nil {
+				return err
+			}
+			for _, cand := range cands {
+				if cand.Algorithm != "direct.AllGatherDirect" {
+					continue
+				}
+				p, err := c.PrepareAs(call, cand)
+				if err != nil {
+					return err
+				}
+				if err := p.Run(context.Background()); err != nil {
+					return fmt.Errorf("%v: %w", cand, err)
+				}
+			}
+			for r := range ranks {
+				if got := y[(r+1)*count-1]; got != int32(r+1) {
+					return fmt.Errorf("last element of rank %d is %d", r, got)
+				}
+			}
+			return nil
+		})
+	}
 }
 
 // Every candidate of every collective runs, gives what the chosen one gives, and is refused where it

@@ -9,9 +9,9 @@ import (
 	"github.com/gccl/gccl/tensor"
 )
 
-// pieceBytes bounds what one kernel call works on, so that no call holds up the garbage collector
-// or other lanes for long.
-const pieceBytes = 512 << 10
+// PieceBytes bounds what one kernel call works on, so that no call holds up the garbage collector
+// or other lanes for long. A message is no longer, whatever its slot would hold.
+const PieceBytes = 512 << 10
 
 // Single transfers of up to cutMost bytes over mapped memory go in pieces of cutBytes: the receiver copies one
 // out while the sender copies the next in (measured: 256 KiB in 16 for 19 µs; longer ones fill a slot at a

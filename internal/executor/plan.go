@@ -140,7 +140,7 @@ func (p *Program) Plan(m *link.Mesh, lay Layout, laneBase int) (*Plan, error) {
 		}
 		pl.lanes = append(pl.lanes, acts)
 	}
-	pl.small, pl.piece = pl.fitsInline(), pieceBytes
+	pl.small, pl.piece = pl.fitsInline(), PieceBytes
 	pl.single = pl.small && len(pl.lanes) == 1 && len(pl.lanes[0]) > 0 && pl.scratch == 0 && !lay.Pairwise
 	if s.Collective == 0 && !m.NeedsProgress() && pl.lanes[0][0].bytes <= cutMost {
 		pl.piece = cutBytes
