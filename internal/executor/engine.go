@@ -417,6 +417,7 @@ func (e *Engine) fire(l *lane, a *action) (bool, error) {
 		}
 	}
 	n := min(rest, l.job.Plan.piece)
+	room := n
 	e.tellPlace(l, a)
 	for i := range a.receives {
 		m, err := a.receives[i].Peek(call)
@@ -451,7 +452,10 @@ func (e *Engine) fire(l *lane, a *action) (bool, error) {
 			dsts, placed = append(dsts, b), true
 			continue
 		}
-		b, ok := s.Reserve(n)
+		if !e.wire {
+			room = n
+		}
+		b, ok := s.Reserve(room)
 		if !ok {
 			return false, nil
 		}

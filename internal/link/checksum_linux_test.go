@@ -33,8 +33,11 @@ func TestChecksumFindsEveryFlippedBit(t *testing.T) {
 			_, err = b.Progress()
 			require.NoError(t, err)
 			section := b.Peer(0).section
-			line, payload := section[g.slotOffset(1, i%g.Slots):], section[g.slotOffset(1, i%g.Slots)+lineBytes:]
-			if name != "posted" {
+			var line, payload []byte
+			if name == "posted" {
+				line = section[posted{g}.entryOffset(1, i):]
+				payload = line[lineBytes:]
+			} else {
 				line, payload = section[g.headerOffset(1, i):], section[g.payloadOffset(1)+paid%g.Slots*g.roomBytes():]
 			}
 			if n+sumBytes <= InlineBytes {

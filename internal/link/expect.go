@@ -6,9 +6,6 @@ import (
 	"github.com/gccl/gccl/rdma"
 )
 
-// expectMin is the shortest message that is worth a place of its own to land in.
-const expectMin = 4 << 10
-
 // expected is where the messages that a wireReceiver waits for shall land instead of in their slots.
 // Senders fill slots when they send from where data lies, and so it supposes that every message but
 // the last is a slot long. A shorter one shows that later ones landed too far on; the reader copies them then.
@@ -29,7 +26,7 @@ type landing struct {
 // Expect implements Receiver.
 func (r *wireReceiver) Expect(dst []byte) {
 	x := &r.expected
-	if x.arena == nil || r.open || r.stash.kept != nil || len(dst) < expectMin {
+	if x.arena == nil || r.open || r.stash.kept != nil || len(dst) <= r.geo.shortBytes() {
 		return
 	}
 	for seq := r.l.taken; seq-r.l.taken < uint32(len(x.slots)); seq++ {
@@ -43,8 +40,8 @@ func (r *wireReceiver) Expect(dst []byte) {
 func (r *wireReceiver) ask() {
 	x := &r.expected
 	for len(x.rest) > 0 && x.next-r.l.taken < uint32(len(x.slots)) {
-		n := min(len(x.rest), r.wire.peer.mesh.geo.SlotBytes)
-		if x.next-r.l.taken >= r.l.arrived-r.l.taken && n >= expectMin {
+		n := min(len(x.rest), r.geo.SlotBytes)
+		if x.next-r.l.taken >= r.l.arrived-r.l.taken && n > r.geo.shortBytes() {
 			s := &x.slots[x.next%uint32(len(x.slots))]
 			s.dst, s.got = x.rest[:n], -1
 			x.arena.Redirect(s.offset, s.dst)

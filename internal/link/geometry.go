@@ -40,7 +40,7 @@ func (g Geometry) Check() error {
 // batch is how many consumed messages make a credit due: a receiver holds back less.
 func (g Geometry) batch() int { return max(1, g.Slots/creditBatch) }
 
-// lag is how many consumed messages make a credit due where headers are not tied to slots.
+// lag is how many consumed messages make a credit due, however few of them have payload slots.
 func (g Geometry) lag() int { return max(1, g.headers()/creditBatch) }
 
 // Usable is how many slots of a link a sender can count on: those whose credit is not held back.
@@ -56,7 +56,6 @@ const headersLeast = 128
 
 func (g Geometry) headers() int { return max(g.Slots, headersLeast) }
 
-func (g Geometry) stride() int    { return lineBytes + g.roomBytes() }
 func (g Geometry) laneBytes() int { return lineBytes + g.headers()*lineBytes + g.Slots*g.roomBytes() }
 
 // roomBytes is a slot without its header: the longest message, and a line for its sum.
@@ -76,23 +75,21 @@ func (g Geometry) sectionBytes() int {
 // touched are the parts of a section that are visited beforehand: the board with the first lanes, and the
 // last lane, that of single transfers.
 func (g Geometry) touched(section []byte, lanes int) [2][]byte {
-	last := g.creditOffset(g.Lanes - 1)
-	return [2][]byte{section[:min(last, g.creditOffset(lanes))], section[last:]}
+	return parts(section, g.creditOffset(lanes), g.creditOffset(g.Lanes-1))
 }
 
-// Offsets inside a section: over mapped memory all headers, then all payloads; over posted writes slot by slot.
+// parts are the beginning of a section up to first or, if that comes before, to last, and its end from there.
+func parts(section []byte, first, last int) [2][]byte {
+	return [2][]byte{section[:min(last, first)], section[last:]}
+}
+
+// Offsets inside a section over mapped memory: of a lane all headers, then all payloads. Over posted writes see posted.
 func (g Geometry) creditOffset(lane int) int { return noticeBytes + lane*g.laneBytes() }
 func (g Geometry) headerOffset(lane, i int) int {
 	return g.creditOffset(lane) + lineBytes + i*lineBytes
 }
 func (g Geometry) payloadOffset(lane int) int { return g.headerOffset(lane, g.headers()) }
-func (g Geometry) slotOffset(lane, slot int) int {
-	return g.creditOffset(lane) + lineBytes + slot*g.stride()
-}
 
 // poolLane is the memory of a lane's shared slots, poolBytes that of all.
 func (g Geometry) poolLane() int  { return g.Slots * (g.PoolBytes + g.shortBytes()) }
 func (g Geometry) poolBytes() int { return (g.PoolLanes*g.poolLane() + 4095) &^ 4095 }
-
-// ArenaBytes is the registered memory that a rank with that many peers on a device needs, without a pool.
-func (g Geometry) ArenaBytes(peers int) int { return arenaHead + peers*g.sectionBytes() }

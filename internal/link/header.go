@@ -31,10 +31,17 @@ type header struct {
 	// 2 of the kind.
 	pub  atomic.Uint64
 	call Call
-	// inline holds up to 32 payload bytes (inLine); for inSlot: offset in the slot; for lent: window, offset of the span, and
-	// window, offset of the sender's Out for placed messages in return.
+	// inline holds up to 32 payload bytes (inLine); for inSlot: offset in the payload memory and, over posted writes,
+	// behindHeader or inOwnSlot; for lent: window, offset of the span, and window, offset of the sender's Out for
+	// placed messages in return.
 	inline [4]uint64
 }
+
+// Where the payload of a posted message is.
+const (
+	behindHeader = iota // in its entry
+	inOwnSlot           // in the slot of the message's number
+)
 
 func publication(seq, consumed uint32, n int, k kind) uint64 {
 	return uint64(uint16(seq+1)) | uint64(uint16(consumed))<<16 | uint64(n)<<32 | uint64(k)<<62

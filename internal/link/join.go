@@ -17,6 +17,7 @@ type port struct {
 	attentive rdma.Attentive // cq, if it is that
 	arena     rdma.Region
 	pools     []pool           // by lane, in the arena; nil: there are none
+	section   int              // bytes of a peer's section
 	peers     []*Peer          // in the order of their sections
 	endpoints map[uint32]*Peer // wire peers by endpoint
 	wires     []*wire          // of the same peers
@@ -59,20 +60,24 @@ func (m *Mesh) Join(ranks []int) (*Joining, error) {
 
 func (m *Mesh) open(pt *port) (err error) {
 	name := pt.dev.Attr().Provider
-	if pt.cq, err = pt.dev.NewCQ(len(pt.peers)*(m.geo.recvDepth()+m.geo.Lanes*m.geo.Slots+maxBeats), m.bell.Ring); err != nil {
+	g := posted{m.geo}
+	if pt.cq, err = pt.dev.NewCQ(len(pt.peers)*(g.recvDepth()+g.Lanes*g.headers()+maxBeats), m.bell.Ring); err != nil {
 		return fmt.Errorf("completion queue on %s: %w", name, err)
 	}
 	pt.attentive, _ = pt.cq.(rdma.Attentive)
 	for _, p := range pt.peers {
 		p.endpoint, err = pt.dev.NewEndpoint(pt.cq, rdma.EndpointOptions{
-			RecvDepth: m.geo.recvDepth(),
+			RecvDepth: g.recvDepth(),
 			OnLost:    func(err error) { m.lost(p, err) },
 		})
 		if err != nil {
 			return fmt.Errorf("endpoint for rank %d on %s: %w", p.Rank, name, err)
 		}
 	}
-	n := m.geo.ArenaBytes(len(pt.peers))
+	if pt.section = m.geo.sectionBytes(); !pt.peers[0].mappable() { // a device's endpoints are all alike
+		pt.section = g.sectionBytes()
+	}
+	n := pt.sectionOffset(len(pt.peers))
 	pooled := m.pooled(pt)
 	if pooled {
 		n += m.geo.poolBytes()
@@ -81,7 +86,7 @@ func (m *Mesh) open(pt *port) (err error) {
 		return fmt.Errorf("ring buffers on %s: %w", name, err)
 	}
 	for i, p := range pt.peers {
-		p.section = pt.arena.Bytes()[arenaHead+i*m.geo.sectionBytes():][:m.geo.sectionBytes()]
+		p.section = pt.arena.Bytes()[pt.sectionOffset(i):][:pt.section]
 	}
 	if pooled {
 		pt.layPools(m.geo)
@@ -89,6 +94,9 @@ func (m *Mesh) open(pt *port) (err error) {
 	}
 	return nil
 }
+
+// sectionOffset is where in the arena the section for the port's i-th peer begins.
+func (pt *port) sectionOffset(i int) int { return arenaHead + i*pt.section }
 
 // alloc gets memory; in a sparse mesh without pages, many of which may never be used: those of the lanes beyond
 // the first, and of the rings between ranks that only ever send a few bytes. Whole, it may come in huge pages.
@@ -106,6 +114,9 @@ const wireTouch = 16 << 20
 // visit visits the pages that are used most of this rank's own section for a peer, or of what it stages for it.
 func (p *Peer) visit(section []byte) {
 	parts := p.mesh.geo.touched(section, p.mesh.touched)
+	if !p.mappable() {
+		parts = posted{p.mesh.geo}.touched(section, p.mesh.touched)
+	}
 	if p.mappable() || len(parts[0])+len(parts[1]) <= wireTouch {
 		for _, b := range parts {
 			visit(b)
@@ -135,7 +146,7 @@ func (j *Joining) appendEntry(b []byte, rank int) []byte {
 	b = binary.AppendUvarint(b, uint64(len(addr)))
 	b = append(b, addr...)
 	r := p.port.arena.Remote()
-	at := arenaHead + slices.Index(p.port.peers, p)*j.m.geo.sectionBytes()
+	at := p.port.sectionOffset(slices.Index(p.port.peers, p))
 	for _, v := range []uint64{r.Addr, r.Key, r.Len, uint64(at), uint64(p.port.poolOffset(j.m.geo))} {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}

@@ -4,7 +4,9 @@ package link
 type Sender interface {
 	// Reserve returns memory for the next eager message, at most max bytes and at most a slot, or
 	// false if every slot is in use. Nothing is sent before Commit; reserving again returns the same
-	// memory. A reservation of up to 32 bytes must be committed whole.
+	// memory. A reservation of up to 32 bytes must be committed whole. Over posted writes, max is for every
+	// message of a transfer but the last more than what goes behind headers (4 KiB), or than a slot, however much
+	// is then committed: a receiver that expects the transfer relies on it.
 	Reserve(max int) ([]byte, bool)
 	// Commit sends the first n reserved bytes.
 	Commit(n int, c *Call)

@@ -107,8 +107,8 @@ func (p *Peer) window(id uint64) []byte {
 // connect pairs the endpoint and makes the links.
 func (p *Peer) connect(ctx context.Context, e entry) error {
 	g, remote, base := p.mesh.geo, e.remote, e.base
-	if base > remote.Len || remote.Len-base < uint64(g.sectionBytes()) {
-		return fmt.Errorf("link: rank %d offers %d bytes from %d, need %d", p.Rank, remote.Len, base, g.sectionBytes())
+	if base > remote.Len || remote.Len-base < uint64(p.port.section) {
+		return fmt.Errorf("link: rank %d offers %d bytes from %d, need %d", p.Rank, remote.Len, base, p.port.section)
 	}
 	p.remote, p.base = remote, base
 	if err := p.endpoint.Connect(ctx, e.addr); err != nil {

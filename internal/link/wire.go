@@ -49,21 +49,21 @@ type wire struct {
 	signs uint64 // messages, credits and notices received; like the lanes, the polling goroutine's
 }
 
-// wireLane is both halves of a lane.
+// wireLane is both halves of a lane. Message i takes entry i mod E and, if its payload is not short, slot i mod S, so that
+// a receiver can tell beforehand where one that is to come lands.
 type wireLane struct {
 	sent, consumed uint32 // sending: next sequence number, peer's credit
+	busy           []bool // sending: slots whose message the peer has not consumed, as far as known
+	paid           []bool // sending: per entry, whether its message took a slot
 	arrived        uint32 // receiving: messages whose write has completed
 	taken          uint32 // receiving: messages consumed
 	credited       uint32 // receiving: messages whose credit was returned
+	owing          bool   // receiving: a message consumed since then had a slot
 }
 
-// RecvDepth is how many writes with immediate can be on their way to a rank from one peer: a ring
-// of data per lane, the credits for a ring of data in the other direction, and a notice.
-func (g Geometry) recvDepth() int { return g.Lanes*(g.Slots+creditBatch+1) + 1 }
-
 func (p *Peer) connectWire() error {
-	g := p.mesh.geo
-	st, err := p.mesh.alloc(p.port.dev, g.sectionBytes(), fmt.Sprintf("staging for rank %d", p.Rank))
+	g := posted{p.mesh.geo}
+	st, err := p.mesh.alloc(p.port.dev, p.port.section, fmt.Sprintf("staging for rank %d", p.Rank))
 	if err != nil {
 		return fmt.Errorf("staging memory for rank %d: %w", p.Rank, err)
 	}
@@ -76,20 +76,22 @@ func (p *Peer) connectWire() error {
 		p.direct = attr.AnyLocal
 	}
 	p.watch.word = wordAt(p.section)
-	base := arenaHead + slices.Index(p.port.peers, p)*g.sectionBytes() // in the arena
+	base := p.port.sectionOffset(slices.Index(p.port.peers, p))
 	for lane := range g.Lanes {
-		l := &wireLane{}
+		l := &wireLane{busy: make([]bool, g.Slots), paid: make([]bool, g.headers())}
 		w.lanes = append(w.lanes, l)
-		s := &wireSender{wire: w, lane: lane, l: l}
-		r := &wireReceiver{wire: w, lane: lane, l: l}
+		s := &wireSender{wire: w, lane: lane, l: l, geo: g}
+		r := &wireReceiver{wire: w, lane: lane, l: l, geo: g, batch: uint32(g.batch()), lag: uint32(g.lag())}
 		r.expected.arena, _ = p.port.arena.(rdma.Redirector)
-		for slot := range g.Slots {
-			off := g.slotOffset(lane, slot)
-			s.headers = append(s.headers, headerAt(st.Bytes()[off:]))
-			s.slots = append(s.slots, st.Bytes()[off:][:g.stride()])
-			r.headers = append(r.headers, headerAt(p.section[off:]))
-			r.payloads = append(r.payloads, p.section[off+lineBytes:][:g.roomBytes():g.roomBytes()])
-			r.expected.slots = append(r.expected.slots, landing{offset: base + off + lineBytes, got: -1})
+		for i := range g.headers() {
+			off := g.entryOffset(lane, i)
+			s.entries, r.entries = append(s.entries, st.Bytes()[off:][:g.entryBytes()]), append(r.entries, p.section[off:][:g.entryBytes()])
+			s.headers, r.headers = append(s.headers, headerAt(s.entries[i])), append(r.headers, headerAt(r.entries[i]))
+		}
+		for i := range g.Slots {
+			off := g.slotOffset(lane, i)
+			s.slots, r.slots = append(s.slots, st.Bytes()[off:][:g.roomBytes()]), append(r.slots, p.section[off:][:g.roomBytes()])
+			r.expected.slots = append(r.expected.slots, landing{offset: base + off, got: -1})
 		}
 		p.senders, p.receives = append(p.senders, s), append(p.receives, r)
 	}
@@ -227,47 +229,65 @@ func (w *wire) credit(l *wireLane, lane int, imm uint32) error {
 	if step > l.sent-l.consumed {
 		return &Corrupt{w.peer.Rank, lane, fmt.Sprintf("credit for %d messages of %d", step, l.sent-l.consumed)}
 	}
-	l.consumed += step
+	for ; step > 0; step-- {
+		if l.paid[l.consumed%uint32(len(l.paid))] {
+			l.busy[l.consumed%uint32(len(l.busy))] = false
+		}
+		l.consumed++
+	}
 	return nil
 }
 
-// wireSender stages messages; the slot of the staging ring is free again when the peer has
-// consumed the message, which implies that the write is over.
+// wireSender stages messages; the entry and the slot of the staging ring are free again when the peer has
+// consumed the message, which implies that the writes are over.
 type wireSender struct {
 	wire    *wire
 	lane    int
 	l       *wireLane
+	geo     posted
+	entries [][]byte
 	headers []*header
 	slots   [][]byte
-	room    int
+	room    []byte // reserved
 }
 
-func (s *wireSender) full() bool { return s.l.sent-s.l.consumed >= uint32(len(s.slots)) }
+func (s *wireSender) entry() int { return int(s.l.sent) & (len(s.entries) - 1) }
+func (s *wireSender) slot() int  { return int(s.l.sent) & (len(s.slots) - 1) }
+
+// short reports whether the reserved payload goes behind its header.
+func (s *wireSender) short() bool { return len(s.room) <= s.geo.shortBytes() }
 
 func (s *wireSender) Reserve(max int) ([]byte, bool) {
-	if s.full() {
+	short := min(max, s.geo.roomBytes()) <= s.geo.shortBytes()
+	if s.l.sent-s.l.consumed >= uint32(len(s.entries)) || !short && s.l.busy[s.slot()] {
 		s.wire.peer.awaited()
 		return nil, false
 	}
-	slot := s.l.sent % uint32(len(s.slots))
-	if max <= InlineBytes {
-		s.room = max
-		return s.headers[slot].bytes()[:max:max], true
+	var b []byte
+	switch {
+	case max <= InlineBytes:
+		b = s.headers[s.entry()].bytes()
+	case short:
+		b = s.entries[s.entry()][lineBytes:]
+	default:
+		b = s.slots[s.slot()]
 	}
-	b := s.slots[slot][lineBytes:]
 	if max < len(b) {
 		b = b[:max:max]
 	}
-	s.room = len(b)
+	s.room = b
 	return b, true
 }
 
 func (s *wireSender) Commit(n int, c *Call) {
-	if s.room <= InlineBytes {
+	switch {
+	case len(s.room) <= InlineBytes:
 		s.publish(n, inLine, lineBytes, c)
-	} else {
-		s.headers[s.l.sent%uint32(len(s.slots))].inline[0] = 0
+	case s.short():
+		s.headers[s.entry()].inline = [4]uint64{0, behindHeader}
 		s.publish(n, inSlot, lineBytes+n, c)
+	default:
+		s.pay(rdma.Write{Local: s.slots[s.slot()][:n], Region: s.wire.staging}, n, c)
 	}
 }
 
@@ -282,28 +302,36 @@ func put(s Sender, src []byte, c *Call) bool {
 	return ok
 }
 
-// CommitFrom posts the bytes from where they are, then the slot's header.
+// CommitFrom posts the bytes from where they are, then the header.
 func (s *wireSender) CommitFrom(src []byte, c *Call) {
-	slot := int(s.l.sent) & (len(s.slots) - 1)
-	p := s.wire.peer
-	s.headers[slot].inline[0] = 0
-	s.publish(len(src), inSlot, lineBytes, c, rdma.Write{
-		Local: src, Remote: p.remote, Offset: p.base + uint64(p.mesh.geo.slotOffset(s.lane, slot)+lineBytes),
-	})
+	if s.short() {
+		s.Commit(copy(s.room, src), c)
+		return
+	}
+	s.pay(rdma.Write{Local: src}, len(src), c)
 }
 
-// publish posts the first bytes of the slot, after what else belongs to the message.
+// pay posts a payload into the message's slot, then the header.
+func (s *wireSender) pay(w rdma.Write, n int, c *Call) {
+	p := s.wire.peer
+	w.Remote, w.Offset = p.remote, p.base+uint64(s.geo.slotOffset(s.lane, s.slot()))
+	s.headers[s.entry()].inline = [4]uint64{0, inOwnSlot}
+	s.l.busy[s.slot()] = true
+	s.publish(n, inSlot, lineBytes, c, w)
+}
+
+// publish posts the first bytes of the entry, after what else belongs to the message.
 func (s *wireSender) publish(n int, k kind, bytes int, c *Call, before ...rdma.Write) {
-	slot := int(s.l.sent) & (len(s.slots) - 1)
-	h := s.headers[slot]
+	at, p := s.entry(), s.wire.peer
+	h := s.headers[at]
 	h.call = *c
 	h.pub.Store(publication(s.l.sent, 0, n, k))
+	s.l.paid[at] = len(before) > 0
 	s.l.sent++
-	s.l.credited = s.l.taken
-	p := s.wire.peer
+	s.l.credited, s.l.owing = s.l.taken, false
 	s.wire.post(rdma.Write{
-		Local: s.slots[slot][:bytes], Region: s.wire.staging, Remote: p.remote,
-		Offset: p.base + uint64(p.mesh.geo.slotOffset(s.lane, slot)), Imm: immData | uint32(s.lane)<<24 | s.l.taken&immValue, HasImm: true,
+		Local: s.entries[at][:bytes], Region: s.wire.staging, Remote: p.remote,
+		Offset: p.base + uint64(s.geo.entryOffset(s.lane, at)), Imm: immData | uint32(s.lane)<<24 | s.l.taken&immValue, HasImm: true,
 	}, before...)
 }
 
@@ -317,8 +345,12 @@ type wireReceiver struct {
 	wire     *wire
 	lane     int
 	l        *wireLane
+	geo      posted
+	batch    uint32 // messages consumed that make a credit due if one had a slot
+	lag      uint32 // messages that do in any case
+	entries  [][]byte
 	headers  []*header
-	payloads [][]byte
+	slots    [][]byte
 	expected expected
 	inbox
 }
@@ -351,22 +383,32 @@ func (r *wireReceiver) oldest() (m Message, call *Call, err error) {
 		r.wire.peer.awaited()
 		return m, nil, nil
 	}
-	slot := r.l.taken % uint32(len(r.headers))
-	h := r.headers[slot]
+	at := r.l.taken % uint32(len(r.headers))
+	h := r.headers[at]
 	v := h.pub.Load()
 	p := r.wire.peer
 	if _, k := parsePublication(v); !published(v, r.l.taken) || k > inSlot {
 		return m, nil, &Corrupt{p.Rank, r.lane, fmt.Sprintf("publication %#x in the place of message %d", v, r.l.taken+1)}
 	}
-	if err = p.parse(&m, h, v, r.payloads[slot], r.lane); err != nil {
+	payload, paid := r.entries[at][lineBytes:], r.paid(h, v)
+	if paid {
+		payload = r.slots[r.l.taken%uint32(len(r.slots))]
+	}
+	if err = p.parse(&m, h, v, payload, r.lane); err != nil {
 		return m, nil, err
 	}
-	if m.Len > InlineBytes {
-		if m.Data, err = r.place(r.l.taken, r.payloads[slot], m.Len); err != nil {
+	if paid {
+		if m.Data, err = r.place(r.l.taken, payload, m.Len); err != nil {
 			return m, nil, err
 		}
 	}
 	return m, &h.call, nil
+}
+
+// paid reports whether a message has a slot.
+func (r *wireReceiver) paid(h *header, v uint64) bool {
+	_, k := parsePublication(v)
+	return k == inSlot && h.inline[1] == inOwnSlot
 }
 
 func (r *wireReceiver) Look() (c Call, ok bool) {
@@ -386,15 +428,17 @@ func (r *wireReceiver) Advance(n int) {
 	}
 }
 
-// free takes the oldest message. Its slot returns to the peer with the next message on the lane, or by
-// a write of its own when many are due.
+// free takes the oldest message. Its entry and its slot return to the peer with the next message on the lane, or
+// by a write of its own when many are due.
 func (r *wireReceiver) free() {
 	l := r.l
+	h := r.headers[l.taken%uint32(len(r.headers))]
+	l.owing = l.owing || r.paid(h, h.pub.Load())
 	r.expected.end(l.taken)
 	l.taken++
 	r.ask()
-	if l.taken-l.credited >= uint32(r.wire.peer.mesh.geo.batch()) {
-		l.credited = l.taken
+	if due := l.taken - l.credited; due >= r.lag || l.owing && due >= r.batch {
+		l.credited, l.owing = l.taken, false
 		r.wire.post(rdma.Write{Remote: r.wire.peer.remote, Offset: r.wire.peer.base,
 			Imm: immCredit | uint32(r.lane)<<24 | l.taken&immValue, HasImm: true})
 	}
