@@ -39,7 +39,8 @@ const (
 //
 // Over tcp within a host, on the same machine: two ranks exchange all of it up to 2 MiB, as two hops cost more
 // than adding twice; 64 KiB and more gain from a second channel (one adds while the other is copied), until
-// the channels only compete for the caches. Four and eight ranks on two cores pay for messages and for waiting
+// the channels only compete for the caches. A Reduce of theirs is one message while that is short (8 B: 7.9 for 13.7 in two
+// pieces), and AllToAll gains nothing from a second channel (16 MiB: 4.7 ms for 8.3). Four and eight ranks on two cores pay for messages and for waiting
 // (gccl tune, a quiet machine, best of 2 to 8 rounds; µs): the fewest steps are best while data are short
 // (AllReduce of 8 B, 4 ranks: recursive doubling 86, tree 121, one-shot 123, ring 354; AllGather of 64 KiB:
 // doubling 83, direct 102, ring 123), then trees, whose ranks mostly forward (AllReduce of 128 KiB: 211 for
@@ -53,6 +54,8 @@ var defaults = []row{
 	{"tcp", 2, 2, schedule.AllReduce, false, 32*kib + 1, "direct.AllReduceOneShot", 1, 0},
 	{"tcp", 2, 2, schedule.AllReduce, false, 2 * mib, "direct.AllReduceOneShot", 2, 0},
 	{"tcp", 2, 2, schedule.AllReduce, false, large, "direct.AllReduceTwoShot", 1, 0},
+	{"tcp", 2, 2, schedule.Reduce, false, 512 * kib, "tree.Reduce", 1, 0},
+	{"tcp", 2, 2, schedule.AllToAll, false, large, "direct.AllToAllPairwise", 1, 0},
 	{"tcp", 4, 4, schedule.AllReduce, false, 48 * kib, "direct.AllReduceRecursiveDoubling", 1, 0},
 	{"tcp", 4, 4, schedule.AllReduce, false, 192 * kib, "tree.AllReduce", 1, 0},
 	{"tcp", 4, 4, schedule.AllReduce, false, 768 * kib, "direct.AllReduceHalvingDoubling", 1, 0},
