@@ -38,7 +38,7 @@ var (
 type StepError struct {
 	Kind error  // ErrMismatch, ErrPeerLost, ErrGaveUp, ErrRevoked, ErrDevice, ErrInternal, context.DeadlineExceeded or context.Canceled
 	Call string // "allreduce(float32[1024], sum)"
-	Seq  uint64 // number of the call on its communicator, from 1
+	Seq  uint64 // number of the call, from 1: among the collectives of its communicator, or the transfers from this rank to Peer or back
 	Rank int    // this rank
 	Peer int    // the rank to blame; −1: nobody in particular
 	// Where the call stood when it failed: the first lane that waited, its step and the number of

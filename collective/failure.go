@@ -10,10 +10,10 @@ import (
 	"github.com/gccl/gccl/internal/recorder"
 )
 
-// fail breaks the communicator because a call failed, tells the peers, and returns the error that
-// this and every later call gives.
-func (c *Comm) fail(call *Call, err error) error {
-	e := &StepError{Kind: ErrInternal, Call: call.String(), Seq: c.seq, Rank: c.rank, Peer: -1, Step: -1, Err: err}
+// fail breaks the communicator because the call with that number failed, tells the peers, and returns the error
+// that this and every later call gives.
+func (c *Comm) fail(call *Call, seq uint64, err error) error {
+	e := &StepError{Kind: ErrInternal, Call: call.String(), Seq: seq, Rank: c.rank, Peer: -1, Step: -1, Err: err}
 	if at, ok := c.engine.Position(); ok {
 		e.Lane, e.Step, e.Steps, e.Doing = at.Lane, at.Step, at.Steps, at.Doing
 	}
@@ -89,8 +89,8 @@ func (c *Comm) counterpart(m *link.Mismatch) link.Call {
 		return mine
 	}
 	c.flight.ring.Each(func(_ uint64, e *recorder.Entry, _ recorder.State) {
-		if Kind(e.Kind) < Send && uint32(e.A) == uint32(m.Theirs.A) {
-			mine = link.Call{A: e.A, B: e.B}
+		if Kind(e.Kind) < Send && e.Seq == uint32(m.Theirs.A) {
+			mine = described(e)
 		}
 	})
 	return mine

@@ -79,25 +79,17 @@ func (c *Comm) runGroup(ctx context.Context, calls []Call) error {
 			return err
 		}
 	}
-	var plans []*planned
-	for _, m := range slices.Concat(collectives, transfers) {
-		if m.plan.later != nil {
-			plans = append(plans, m.plan)
-		}
-	}
-	if plans != nil {
-		if err := c.reach(ctx, plans...); err != nil {
-			return c.fail(&calls[0], err)
-		}
+	slices.SortStableFunc(collectives, func(a, b member) int {
+		return cmp.Or(cmp.Compare(a.plan.sort.A, b.plan.sort.A), cmp.Compare(a.plan.sort.B, b.plan.sort.B), cmp.Compare(a.plan.fp, b.plan.fp))
+	})
+	if err := c.reachAll(ctx, slices.Concat(collectives, transfers)); err != nil {
+		return err
 	}
 	release, err := c.stageAll(collectives, transfers)
 	if err != nil {
 		return err
 	}
 	defer release()
-	slices.SortStableFunc(collectives, func(a, b member) int {
-		return cmp.Or(cmp.Compare(a.plan.a, b.plan.a), cmp.Compare(a.plan.b, b.plan.b), cmp.Compare(a.plan.fp, b.plan.fp))
-	})
 	jobs := c.jobsFor(collectives, transfers)
 	if len(jobs) == 0 {
 		return nil
@@ -108,44 +100,71 @@ func (c *Comm) runGroup(ctx context.Context, calls []Call) error {
 			err = m.stage.finish(ctx)
 		}
 	}
-	c.ended(err)
-	if err != nil {
-		return c.fail(failedOf(c.engine, jobs, collectives, transfers), err)
+	if c.ended(err); err != nil {
+		// That of the lane that failed, or the first that has not finished.
+		at, _ := c.engine.Position()
+		i := max(0, slices.Index(jobs, at.Job))
+		call := slices.Concat(collectives, transfers)[i].call
+		return c.fail(call, c.numberOf(jobs[i], call), err)
 	}
 	return nil
 }
 
-// failedOf is the call of a group that failed: the one whose lane did, or the first that has not finished.
-func failedOf(e *executor.Engine, jobs []*executor.Job, collectives, transfers []member) *Call {
-	at, _ := e.Position()
-	i := max(0, slices.Index(jobs, at.Job))
-	if i < len(collectives) {
-		return collectives[i].call
+// reachAll makes the links that a group's members, in the order in which they get their numbers, want. If it
+// cannot, the first of them that wants one has failed.
+func (c *Comm) reachAll(ctx context.Context, members []member) error {
+	var plans []*planned
+	var failed *Call
+	var number uint64
+	for i, m := range members {
+		if m.plan.later == nil {
+			continue
+		}
+		if plans = append(plans, m.plan); failed == nil {
+			failed, number = m.call, c.upcoming(m.call)
+			for _, o := range members[:i] {
+				if sequence(o.call) == sequence(failed) {
+					number++
+				}
+			}
+		}
 	}
-	return transfers[i-len(collectives)].call
+	if plans == nil {
+		return nil
+	}
+	if err := c.reach(ctx, plans...); err != nil {
+		return c.fail(failed, number, err)
+	}
+	return nil
+}
+
+// numbered are the calls that are counted together: collectives, or the transfers of a direction with a peer. They
+// share links, too.
+type numbered struct {
+	kind Kind
+	peer int
+}
+
+func sequence(call *Call) numbered {
+	if call.Kind >= Send {
+		return numbered{call.Kind, call.Peer}
+	}
+	return numbered{}
 }
 
 // jobsFor chains what shares links: the collectives, and the transfers of each direction with each
 // peer.
 func (c *Comm) jobsFor(collectives, transfers []member) []*executor.Job {
 	jobs := make([]*executor.Job, 0, len(collectives)+len(transfers))
-	type link struct {
-		kind Kind
-		peer int
-	}
-	last := map[link]*executor.Job{}
+	last := map[numbered]*executor.Job{}
 	for _, m := range append(collectives, transfers...) {
 		j := &executor.Job{}
 		c.fill(j, m.plan, m.call)
 		if m.stage != nil {
 			j.Args.Stage = m.stage
 		}
-		l := link{}
-		if m.call.Kind >= Send {
-			l = link{m.call.Kind, m.call.Peer}
-		}
-		j.After = last[l]
-		last[l] = j
+		l := sequence(m.call)
+		j.After, last[l] = last[l], j
 		jobs = append(jobs, j)
 	}
 	return jobs

@@ -60,7 +60,7 @@ func (c *Comm) runStaged(ctx context.Context, p *planned, call *Call) error {
 	c.job.Args.Stage = nil
 	c.ended(err)
 	if err != nil {
-		return c.fail(call, err)
+		return c.fail(call, c.numberOf(&c.job, call), err)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gccl/gccl/internal/executor"
+	"github.com/gccl/gccl/internal/recorder"
 	"github.com/gccl/gccl/schedule"
 	"github.com/gccl/gccl/tensor"
 )
@@ -30,7 +31,7 @@ type planned struct {
 	plan      *executor.Plan // nil until the plan has been run once, if it wants links that are not there
 	later     *unbound       // of such a plan
 	reducer   *tensor.Reducer
-	a, b      uint64 // description without the sequence number
+	sort      recorder.Sort
 	fp        uint64 // fingerprint without epoch and sequence number
 	algorithm string
 }
@@ -222,8 +223,8 @@ func (c *Comm) compile(key planKey, sh *shape, ch choice) (*planned, error) {
 		return nil, fmt.Errorf("%w: %s: %v", ErrInternal, ch.info.Name, err)
 	}
 	p.algorithm = ch.info.Name
-	p.a, p.b = describeCall(key.kind, key.op.Code(), key.dtype, uint8(ch.index), key.root, key.registered, key.count)
-	p.fp = mix(mix(p.a, p.b), uint64(key.op.Hash())<<32|uint64(ch.window))
+	p.describe(describeCall(key.kind, key.op.Code(), key.dtype, uint8(ch.index), key.root, key.registered, key.count))
+	p.fp = mix(mix(p.sort.A, p.sort.B), uint64(key.op.Hash())<<32|uint64(ch.window))
 	p.fp = mix(p.fp, uint64(ch.channels)<<32|uint64(ch.shape.Pieces))
 	if key.inPlace {
 		p.fp = mix(p.fp, 1)
@@ -236,6 +237,18 @@ func (c *Comm) compile(key planKey, sh *shape, ch choice) (*planned, error) {
 		p.fp = hashInts(p.fp, counts)
 	}
 	return p, nil
+}
+
+// describe fills in what the flight recorder keeps of calls of the plan.
+func (p *planned) describe(a, b uint64) {
+	sum := func(blocks []int) (n int) {
+		for _, v := range blocks {
+			n += v
+		}
+		return n
+	}
+	p.sort = recorder.Sort{A: a, B: b, Kind: uint8(p.key.kind), Peer: p.key.peer,
+		Bytes: max(sum(p.shape.in), sum(p.shape.out)) * p.key.dtype.Size()}
 }
 
 // bound shortens the window so that no chunk takes more segments than the links can hold without
@@ -267,7 +280,7 @@ func (c *Comm) planTransfer(p *planned, sh *shape) error {
 		return fmt.Errorf("%w: %v", ErrInternal, err)
 	}
 	p.algorithm = "transfer"
-	p.a, p.b = describeCall(Send, 0, p.key.dtype, 0xff, 0, false, sh.count)
-	p.fp = mix(p.a, p.b)
+	p.describe(describeCall(Send, 0, p.key.dtype, 0xff, 0, false, sh.count))
+	p.fp = mix(p.sort.A, p.sort.B)
 	return nil
 }

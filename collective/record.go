@@ -42,14 +42,6 @@ type dumpRequest struct {
 // dumpPatience bounds how long a dump waits for a call in progress to say where it stands.
 const dumpPatience = time.Second
 
-// record notes a call of a plan. The caller holds the turn.
-func (c *Comm) record(call *Call, a *link.Call, in, out int) {
-	e := c.flight.ring.Begin()
-	e.A, e.B, e.Bytes = a.A, a.B, max(in, out)
-	e.Kind, e.Peer = uint8(call.Kind), int32(call.Peer)
-	e.Waited = time.Time{}
-}
-
 // Dump returns the communicator's flight record as JSON: the last calls with their state, where the
 // call in progress stands and for which ranks it waits, and which peers are gone. `gccl why` merges
 // the dumps of all ranks. It may be called from any goroutine at any time, also after Close. It waits
@@ -151,23 +143,27 @@ func (c *Comm) snapshot(why string) *recorder.Dump {
 	}
 	c.flight.ring.Each(func(n uint64, e *recorder.Entry, s recorder.State) {
 		k := Kind(e.Kind)
-		call := recorder.Call{N: n, Kind: k.String(), Seq: uint32(e.A), Text: explain(link.Call{A: e.A, B: e.B}, c.algorithmName),
-			A: fmt.Sprintf("%016x", e.A), B: fmt.Sprintf("%016x", e.B), Algorithm: c.algorithmName(uint8(e.A >> 32)), Bytes: e.Bytes, State: s}
+		mine := described(e)
+		call := recorder.Call{N: n, Kind: k.String(), Seq: e.Seq, Text: explain(mine, c.algorithmName),
+			A: fmt.Sprintf("%016x", mine.A), B: fmt.Sprintf("%016x", mine.B), Algorithm: c.algorithmName(uint8(mine.A >> 32)), Bytes: e.Bytes, State: s}
 		if k >= Send {
-			peer := int(e.Peer)
+			peer := e.Peer
 			call.Peer = &peer
 			if call.Text += fmt.Sprintf(" to %d", peer); k == Recv {
-				call.Text = fmt.Sprintf("%s from %d", received(explain(link.Call{A: e.A, B: e.B}, c.algorithmName)), peer)
+				call.Text = fmt.Sprintf("%s from %d", received(explain(mine, c.algorithmName)), peer)
 			}
 		}
-		if !e.Waited.IsZero() {
-			w := e.Waited.Round(0)
+		if e.Waited != 0 {
+			w := time.Unix(0, e.Waited)
 			call.Waited = &w
 		}
 		d.Calls = append(d.Calls, call)
 	})
 	return d
 }
+
+// described is the description of a recorded call (describeCall).
+func described(e *recorder.Entry) link.Call { return link.Call{A: e.A | uint64(e.Seq), B: e.B} }
 
 // closeRecord ends the recorder's use of the links.
 func (c *Comm) closeRecord() {
@@ -178,7 +174,12 @@ func (c *Comm) closeRecord() {
 }
 
 // ended notes the end of a run. The caller holds the turn.
-func (c *Comm) ended(err error) { c.flight.ring.End(err == nil, c.engine.Waiting()) }
+func (c *Comm) ended(err error) {
+	if w := c.engine.Waiting(); !w.IsZero() {
+		c.flight.ring.Waited(w)
+	}
+	c.flight.ring.End(err == nil)
+}
 
 // writeDump leaves a dump in the directory of dumps: whole or not at all, and none in the place of a failure's.
 func (c *Comm) writeDump(d *recorder.Dump) {

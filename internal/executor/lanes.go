@@ -76,3 +76,6 @@ func (at *LaneAt) add(p *link.Peer) {
 
 // Waiting is when the latest run first had to wait for long; zero: it has not.
 func (e *Engine) Waiting() time.Time { return e.waiting }
+
+// Waited reports whether it had to.
+func (e *Engine) Waited() bool { return !e.waiting.IsZero() }

@@ -15,40 +15,42 @@ func TestRing(t *testing.T) {
 		return out
 	}
 	require.Empty(t, states())
-	r.Begin().A = 1
+	r.Begin(&Sort{}, 1)
 	require.True(t, r.Busy())
 	require.Equal(t, []State{Running}, states())
-	r.End(true, time.Time{})
+	r.End(true)
 	require.False(t, r.Busy())
-	r.Begin().A = 2
-	r.Begin().A = 3
+	r.Begin(&Sort{}, 2)
+	r.Begin(&Sort{}, 3)
 	require.Equal(t, []State{Done, Running, Running}, states())
 	at := time.Unix(1, 0)
-	r.End(false, at)
+	r.Waited(at)
+	r.End(false)
 	require.Equal(t, []State{Done, Failed, Failed}, states())
-	var waited []time.Time
+	var waited []int64
 	r.Each(func(_ uint64, e *Entry, _ State) { waited = append(waited, e.Waited) })
-	require.Equal(t, []time.Time{{}, at, at}, waited)
+	require.Equal(t, []int64{0, at.UnixNano(), at.UnixNano()}, waited)
 }
 
 // The ring keeps the last Len, oldest first, however many a group has.
 func TestRingWraps(t *testing.T) {
 	var r Ring
 	for i := range 3 * Len {
-		r.Begin().A = uint64(i)
+		r.Begin(&Sort{}, uint32(i))
 		if i%7 == 0 && i < 2*Len {
-			r.End(true, time.Time{})
+			r.End(true)
 		}
 	}
-	next := uint64(2 * Len)
+	next := uint32(2 * Len)
 	r.Each(func(n uint64, e *Entry, s State) {
-		require.Equal(t, next, e.A)
-		require.Equal(t, next+1, n)
+		require.Equal(t, next, e.Seq)
+		require.Equal(t, uint64(next+1), n)
 		require.Equal(t, Running, s)
 		next++
 	})
-	require.Equal(t, uint64(3*Len), next)
-	require.Zero(t, testing.AllocsPerRun(100, func() { r.Begin(); r.End(true, time.Unix(5, 0)) }))
+	require.Equal(t, uint32(3*Len), next)
+	sort := &Sort{}
+	require.Zero(t, testing.AllocsPerRun(100, func() { r.Begin(sort, 1); r.Waited(time.Unix(5, 0)); r.End(true) }))
 }
 
 // rank makes a dump whose last call is number seq in the given state.
@@ -155,9 +157,9 @@ func TestDecodeRefuses(t *testing.T) {
 // What a call pays.
 func BenchmarkRing(b *testing.B) {
 	var r Ring
-	for i := 0; b.Loop(); i++ {
-		e := r.Begin()
-		e.A, e.B, e.Bytes, e.Kind, e.Peer, e.Waited = uint64(i), 2, 3, 4, 5, time.Time{}
-		r.End(true, time.Time{})
+	sort := &Sort{}
+	for i := uint32(0); b.Loop(); i++ {
+		r.Begin(sort, i)
+		r.End(true)
 	}
 }
