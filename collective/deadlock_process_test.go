@@ -9,13 +9,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// workDeadlocks runs the deadlock patterns over two communicators.
+// workDeadlocks runs the deadlock patterns over two communicators. Nobody closes them before all have come to the
+// end of the last pattern: who waits there would learn of that, instead.
 func workDeadlocks(ctx context.Context, c *collective.Comm) error {
-	other, err := c.Dup(ctx)
+	a, err := c.Dup(ctx)
 	if err != nil {
 		return err
 	}
-	return errors.Join(collective.RunDeadlockPatterns(ctx, c, other), other.Close())
+	b, err := c.Dup(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(collective.RunDeadlockPatterns(ctx, a, b), c.Barrier(ctx), a.Close(), b.Close())
 }
 
 func TestDeadlockPatternsInProcesses(t *testing.T) {
