@@ -1,0 +1,92 @@
+package collective
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/gccl/gccl/bootstrap"
+	"github.com/gccl/gccl/internal/executor"
+	"github.com/gccl/gccl/internal/link"
+	"github.com/gccl/gccl/rdma"
+	"github.com/gccl/gccl/tensor"
+	"github.com/stretchr/testify/require"
+)
+
+// A rank that waits to be met does meanwhile what a rank in a call must: it takes in what others send, so that they
+// can go on, and it learns that one of them has given up.
+func TestRanksGoOnWhileLinksAreMade(t *testing.T) {
+	const messages = 500 // more than a link holds
+	comms := lazyComms(t, 3, Config{})
+	x := func(i int) tensor.Tensor { return tensor.Of([]int32{int32(i)}) }
+	link01 := func(c *Comm) error {
+		if c.rank == 0 {
+			return c.Recv(t.Context(), x(0), 1)
+		}
+		return c.Send(t.Context(), x(0), 0)
+	}
+	each(t, comms[:2], link01)
+	fromTwo := make(chan error, 1)
+	go func() { fromTwo <- comms[0].Recv(t.Context(), x(0), 2) }()
+	for i := range messages { // they end before rank 2 comes
+		require.NoError(t, comms[1].Send(t.Context(), x(i), 0))
+	}
+	require.NoError(t, comms[2].Send(t.Context(), x(0), 0))
+	require.NoError(t, <-fromTwo)
+	for i := range messages {
+		got := []int32{-1}
+		require.NoError(t, comms[0].Recv(t.Context(), tensor.Of(got), 1))
+		require.Equal(t, int32(i), got[0])
+	}
+
+	comms = lazyComms(t, 3, Config{})
+	each(t, comms[:2], link01)
+	go func() { fromTwo <- comms[0].Recv(t.Context(), x(0), 2) }()
+	for comms[0].queue.turn.Load() == turnFree {
+		runtime.Gosched()
+	}
+	comms[1].Abort("enough")
+	select {
+	case err := <-fromTwo:
+		require.ErrorIs(t, err, ErrGaveUp)
+		require.ErrorContains(t, err, "rank 1")
+	case <-time.After(30 * time.Second):
+		t.Fatal("rank 0 has not heard that rank 1 gave up")
+	}
+}
+
+// Who is to blame for a meeting that failed.
+func TestUnmet(t *testing.T) {
+	c := localBroken(t, 4, Config{})[0]
+	word := (&link.Notice{Cause: link.CauseGaveUp, From: 2, Culprit: 3, Text: "rank 3 gave up"}).Marshal()
+	for name, tc := range map[string]struct {
+		err     error
+		cause   link.Cause // 0: not the end of a rank
+		culprit int
+	}{
+		"the other tells":                {fmt.Errorf("meeting: %w", &bootstrap.Told{Rank: 2, Word: word}), link.CauseGaveUp, 3},
+		"the other tells what none says": {&bootstrap.Told{Rank: 2, Word: word[1:]}, 0, 0},
+		"the other tells for a third":    {&bootstrap.Told{Rank: 1, Word: word}, 0, 0},
+		"its process is gone":            {&bootstrap.RankError{Rank: 2, Err: bootstrap.ErrPeerLost}, link.CauseLost, 2},
+		"a third's process is gone":      {&bootstrap.RankError{Rank: 3, Err: bootstrap.ErrPeerLost}, link.CauseLost, 3},
+		"the provider lost it":           {fmt.Errorf("connect: %w", rdma.ErrPeerLost), link.CauseLost, 2},
+		"a mistake":                      {&bootstrap.RankError{Rank: 2, Err: bootstrap.ErrMismatch}, 0, 0},
+		"something else":                 {errors.New("no memory"), 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := c.unmet(met{rank: 2, err: tc.err})
+			var gone *executor.Gone
+			if tc.cause == 0 {
+				require.NotErrorAs(t, err, &gone)
+				require.ErrorAs(t, err, new(*unmet))
+				return
+			}
+			require.ErrorAs(t, err, &gone)
+			require.Equal(t, tc.cause, gone.Notice.Cause)
+			require.Equal(t, tc.culprit, gone.Notice.Culprit)
+			require.Equal(t, 0, gone.Notice.From)
+		})
+	}
+}
