@@ -48,7 +48,7 @@ test-launchers: ## the example under real srun, sbatch and mpirun, and ranks tha
 
 .PHONY: chaos
 chaos: ## faults at every step of every algorithm, ranks killed and stopped at random moments (FLAGS="-campaign 1000")
-	$(GO) test -count=1 -timeout 60m -v -run 'Kill|Campaign|Chaos|Storm|Mismatch|Bounded|Stopped' ./collective -thorough -hosts $(FLAGS)
+	$(GO) test -count=1 -timeout 60m -v -run 'Kill|Campaign|Chaos|Storm|Mismatch|Bounded|Stopped' ./collective -thorough -chaos -hosts $(FLAGS)
 
 .PHONY: lint
 lint: ## gofmt, go vet for all platforms, generated files
