@@ -17,8 +17,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/gccl/gccl/internal/launch"
@@ -49,6 +51,8 @@ func main() {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), o.timeout)
 	defer cancel()
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM) // so that the launcher ends its ranks and leaves nothing
+	defer stop()
 	run := launchAll
 	if role := os.Getenv(roleEnv); role != "" {
 		run = func(ctx context.Context, o options) error { return live(ctx, o, role == "newcomer") }

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -32,6 +34,33 @@ func TestElastic(t *testing.T) {
 			require.Equal(t, 1, strings.Count(text, "launcher: kills rank 0"))
 		}
 	}
+}
+
+// A launcher that is told to end ends its ranks, and leaves no file.
+func TestElasticLeavesNothing(t *testing.T) {
+	program, tmp := filepath.Join(t.TempDir(), "elastic"), t.TempDir()
+	built, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput()
+	require.NoError(t, err, string(built))
+	ctx, cancel := context.WithTimeout(t.Context(), 70*time.Second)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, "-n", "2", "-victim", "-1", "-steps", "1000000")
+	cmd.Env = append(os.Environ(), "TMPDIR="+tmp)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && !strings.Contains(lines.Text(), "step 5 ") {
+	}
+	meet, err := filepath.Glob(filepath.Join(tmp, "elastic-*"))
+	require.NoError(t, err)
+	require.Len(t, meet, 1)
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	for lines.Scan() { // until its ranks, too, have ended
+	}
+	var exit *exec.ExitError
+	require.ErrorAs(t, cmd.Wait(), &exit)
+	require.Equal(t, 1, exit.ExitCode())
+	require.NoDirExists(t, meet[0])
 }
 
 // Ranks' parts add up to the gradient of one.
