@@ -82,6 +82,17 @@ func disagreements(a *arena, n, ranks int) []disagreement {
 		{"root of a broadcast", collective.Call{Kind: collective.Broadcast, Dst: dst, Src: src}, collective.Call{Kind: collective.Broadcast, Dst: dst, Src: src, Root: 1}, nil},
 		{"root of a reduction", collective.Call{Kind: collective.Reduce, Dst: dst, Src: src, Op: tensor.Sum}, collective.Call{Kind: collective.Reduce, Dst: dst, Src: src, Op: tensor.Sum, Root: 1}, nil},
 	}
+	if m := n / ranks; m > 0 {
+		for _, k := range []collective.Kind{collective.Gather, collective.Scatter} {
+			mine := collective.Call{Kind: k, Dst: dst.Slice(0, m*ranks), Src: src.Slice(0, m)}
+			if k == collective.Scatter {
+				mine.Dst, mine.Src = dst.Slice(0, m), src.Slice(0, m*ranks)
+			}
+			odd := mine
+			odd.Root = 1
+			ds = append(ds, disagreement{"root of a " + k.String(), mine, odd, nil})
+		}
+	}
 	ds[0].odd.Op = tensor.Max
 	ds[1].odd.Dst, _ = tensor.FromBytes(tensor.Int32, dst.Bytes())
 	ds[1].odd.Src, _ = tensor.FromBytes(tensor.Int32, src.Bytes())
