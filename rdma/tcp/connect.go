@@ -38,6 +38,7 @@ type pairing struct {
 	phase   phase
 	remote  *address // once Connect was called
 	chosen  [maxSockets]*partner
+	early   []*partner    // who dialled before Connect says who the peer is
 	changed chan struct{} // has a token after a change of chosen or phase
 }
 
@@ -48,6 +49,9 @@ type partner struct {
 	dialed bool
 	g      *greeted // if accepted
 }
+
+// earlyMost bounds the connections that wait for Connect.
+const earlyMost = 16 * maxSockets
 
 func (p *pairing) notify() {
 	select {
@@ -102,6 +106,8 @@ func (e *endpoint) take(socket int, p *partner, say func() error) error {
 	e.pair.mu.Lock()
 	defer e.pair.mu.Unlock()
 	switch {
+	case e.pair.phase == phaseFresh:
+		return e.pair.keepLocked(p, say)
 	case e.pair.phase >= phaseDone:
 		return errors.New("endpoint is connected or closed")
 	case e.pair.chosen[socket] != nil:
@@ -114,6 +120,24 @@ func (e *endpoint) take(socket int, p *partner, say func() error) error {
 	}
 	e.pair.chosen[socket] = p
 	e.pair.notify()
+	return nil
+}
+
+// keepLocked makes p the connection of its socket in case Connect will be called for its end. Others may have
+// come before it: who is the one, nobody knows.
+func (q *pairing) keepLocked(p *partner, say func() error) error {
+	for _, o := range q.early {
+		if o.g.hello.from == p.g.hello.from && o.g.hello.socket == p.g.hello.socket {
+			return errors.New("endpoint has a connection already")
+		}
+	}
+	if len(q.early) >= earlyMost {
+		return fmt.Errorf("%w: %d connections wait for this endpoint already", errStranger, len(q.early))
+	}
+	if err := say(); err != nil {
+		return err
+	}
+	q.early = append(q.early, p)
 	return nil
 }
 
@@ -155,7 +179,7 @@ func (e *endpoint) Connect(ctx context.Context, remote []byte) error {
 	return fmt.Errorf("tcp: connect: %w", err)
 }
 
-// beginConnect notes the peer's address and drops whoever came early and is not the peer.
+// beginConnect notes the peer's address, takes its connections that came early, and drops those of others.
 func (e *endpoint) beginConnect(a *address) error {
 	e.pair.mu.Lock()
 	defer e.pair.mu.Unlock()
@@ -168,12 +192,14 @@ func (e *endpoint) beginConnect(a *address) error {
 	}
 	e.pair.phase = phaseConnecting
 	e.pair.remote = a
-	for i, p := range e.pair.chosen {
-		if p != nil && !e.isPeer(p.g, a) {
+	for _, p := range e.pair.early {
+		if e.isPeer(p.g, a) {
+			e.pair.chosen[p.g.hello.socket] = p
+		} else {
 			_ = p.tcp.Close()
-			e.pair.chosen[i] = nil
 		}
 	}
+	e.pair.early = nil
 	return nil
 }
 
@@ -190,6 +216,10 @@ func (e *endpoint) endPairing(to phase) {
 			e.pair.chosen[i] = nil
 		}
 	}
+	for _, p := range e.pair.early {
+		_ = p.tcp.Close()
+	}
+	e.pair.early = nil
 	e.pair.notify()
 }
 

@@ -146,6 +146,19 @@ func TestWrongPartner(t *testing.T) {
 	require.NoError(t, a.awaitReceived(1))
 }
 
+// An endpoint that nobody has told yet whom to connect with keeps whoever comes: the first need not be the one.
+func TestEarlyPartners(t *testing.T) {
+	a, b, c := newEnd(t, Options{}, 64), newEnd(t, Options{}, 64), newEnd(t, Options{}, 64)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for range 4 { // which of two ends leads is left to their names
+		ea, eb, ec := a.endpoint(t), b.endpoint(t), c.endpoint(t)
+		require.NoError(t, ec.Connect(ctx, ea.Address()))
+		require.NoError(t, eb.Connect(ctx, ea.Address()))
+		require.NoError(t, ea.Connect(ctx, eb.Address()))
+	}
+}
+
 // The ends may call Connect one after the other, in either order.
 func TestConnectInTurn(t *testing.T) {
 	a, b := newEnd(t, Options{}, 64), newEnd(t, Options{}, 64)
