@@ -96,7 +96,9 @@ func configs(ranks int, hugePages bool) []config {
 		cs = append(cs, ompi(name, nil, args...), tcp(ompi("-tcp"+name, nil, slices.Concat(args, ompiTCP)...)))
 		if name == "-yield1" {
 			ucx := ompi("-ucx"+name, ucxShm, slices.Concat(args, ompiUCX)...)
-			cs = append(cs, ucx, inPlace(ompi(name, nil, args...)), inPlace(ucx))
+			bound := append([]string{"--map-by", "core:OVERSUBSCRIBE", "--bind-to", "core:overload-allowed"}, args...) // as gccl perf's are
+			cs = append(cs, ucx, inPlace(ompi(name, nil, args...)), inPlace(ucx),
+				ompi(name+"-bind", nil, bound...), ompi("-ucx"+name+"-bind", ucxShm, slices.Concat(bound, ompiUCX)...))
 		}
 	}
 	// OpenMPI's own choice of algorithm is not always its best.

@@ -38,7 +38,7 @@ func (o *options) complete() error {
 		ranks, rounds = "2,4", 1
 		o.colls = cmp.Or(o.colls, "allreduce,broadcast,allgather,barrier")
 		o.sizes = cmp.Or(o.sizes, "8,4K,64K,1M,16M")
-		o.configs = cmp.Or(o.configs, "gccl,gccl-alloc,gccl-tcp,ompi,ompi-ucx,ompi-yield1,ompi-ucx-yield1,mpich,gloo,ompi-tcp,ompi-tcp-yield1")
+		o.configs = cmp.Or(o.configs, "gccl,gccl-alloc,gccl-tcp,ompi,ompi-ucx,ompi-yield1,ompi-yield1-bind,ompi-ucx-yield1,ompi-ucx-yield1-bind,mpich,gloo,ompi-tcp,ompi-tcp-yield1")
 	}
 	o.ranks, o.Rounds = cmp.Or(o.ranks, ranks), cmp.Or(o.Rounds, rounds)
 	for _, s := range list(o.ranks) {
