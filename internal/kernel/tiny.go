@@ -19,12 +19,20 @@ func tiny(t Type, op Op, dst, a, b []byte) bool {
 	case Float32:
 		for ; len(a) >= 4 && len(b) >= 4 && len(dst) >= 4; a, b, dst = a[4:], b[4:], dst[4:] {
 			x, y := math.Float32frombits(binary.NativeEndian.Uint32(a)), math.Float32frombits(binary.NativeEndian.Uint32(b))
-			binary.NativeEndian.PutUint32(dst, math.Float32bits(x+y))
+			r := x + y
+			if r != r {
+				r = nan(x, y)
+			}
+			binary.NativeEndian.PutUint32(dst, math.Float32bits(r))
 		}
 	case Float64:
 		for ; len(a) >= 8 && len(b) >= 8 && len(dst) >= 8; a, b, dst = a[8:], b[8:], dst[8:] {
 			x, y := math.Float64frombits(binary.NativeEndian.Uint64(a)), math.Float64frombits(binary.NativeEndian.Uint64(b))
-			binary.NativeEndian.PutUint64(dst, math.Float64bits(x+y))
+			r := x + y
+			if r != r {
+				r = nan(x, y)
+			}
+			binary.NativeEndian.PutUint64(dst, math.Float64bits(r))
 		}
 	case Int32, Uint32:
 		for ; len(a) >= 4 && len(b) >= 4 && len(dst) >= 4; a, b, dst = a[4:], b[4:], dst[4:] {
