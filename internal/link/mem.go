@@ -29,8 +29,8 @@ type memSender struct {
 	freed    uint32         // payloads that have been consumed, as far as known
 	back     *memReceiver   // of the other direction
 	lending  bool           // a lent message may not have been consumed
-	fetched  uint32         // the lines of messages before this one have been fetched for writing
 	lentTo   uint32         // then: one past the latest
+	fetched  uint32         // the lines of messages before this one have been fetched for writing
 	room     int            // bytes of the current reservation
 	at       int            // its offset in the slot
 	spots    []int          // per slot, where the next long message goes
@@ -342,17 +342,13 @@ const wordEvery = 1 << 20
 // that one does not pay the way of a cache line for each message.
 const readAhead = 6
 
-// kind is that of the message for free: what is lent of a pool counts as what is in a slot, since its sender does not
-// wait for it either.
 func (h *header) kind() kind {
 	_, k := parsePublication(h.pub.Load())
-	if k == lent && h.inline[0] == poolWindow {
-		return inSlot
-	}
 	return k
 }
 
-// free returns the slot of the message at next, which is of kind k: some at a time, but that of a lent span at once.
+// free returns the slot of the message at next, which is of kind k: some at a time, but that of a lent span at once. Of a
+// pool's, too: what its sender lends next may be for others, so that no message follows for which credit would be due.
 func (r *memReceiver) free(k kind) {
 	r.next++
 	cpu.Prefetch(r.lines[(r.next+readAhead)&r.mask])

@@ -82,6 +82,33 @@ func TestShareIsAQueueToEach(t *testing.T) {
 	})
 }
 
+// A slot is free when all have taken what it lends, though nothing more is sent to some of them.
+func TestShareAfterOneToOthers(t *testing.T) {
+	g := Geometry{Lanes: 1, Slots: 8, SlotBytes: 64, PoolLanes: 1, PoolBytes: 64}
+	m := connected(t, 4, g, false)
+	p := []*Peer{m[0].Peer(1), m[0].Peer(2), m[0].Peer(3)}
+	call := Call{FP: 7}
+	send := func(to ...*Peer) {
+		share := m[0].Share(0, to)
+		_, ok := share.Reserve(64)
+		require.True(t, ok)
+		share.Commit(&call)
+		for _, p := range to {
+			r := m[p.Rank].Peer(0).Receiver(0)
+			msg, err := r.Peek(&call)
+			require.NoError(t, err)
+			r.Advance(msg.Len)
+		}
+	}
+	send(p...)
+	for range 3 * g.Slots {
+		send(p[0], p[1])
+	}
+	for _, m := range m {
+		require.NoError(t, m.Close())
+	}
+}
+
 // Nothing is shared with one peer, on a lane without a pool, or where memory is not mapped.
 func TestShareWhereItHelps(t *testing.T) {
 	g := Geometry{Lanes: 2, Slots: 4, SlotBytes: 64, PoolLanes: 1, PoolBytes: 128}
