@@ -65,7 +65,7 @@ func (e *Engine) awaited(l *lane, at *LaneAt) {
 			at.add(a.recvFrom[k])
 		}
 	}
-	a.blocked(l.rest(a), at.add)
+	l.blocked(a, at.add)
 }
 
 func (at *LaneAt) add(p *link.Peer) {

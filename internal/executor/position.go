@@ -90,7 +90,7 @@ func (e *Engine) WaitsFor(ranks []int) []int {
 				add(a.recvFrom[k].Rank)
 			}
 		}
-		a.blocked(l.rest(a), func(p *link.Peer) { add(p.Rank) })
+		l.blocked(a, func(p *link.Peer) { add(p.Rank) })
 	}
 	return ranks
 }

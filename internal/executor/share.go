@@ -44,14 +44,21 @@ func (l *lane) places(a *action) bool {
 	return false
 }
 
-// blocked calls f for the receivers that have no room for n bytes.
-func (a *action) blocked(n int, f func(*link.Peer)) {
-	if a.shared != nil && n >= shareMin {
-		a.shared.Waiting(f)
+// blocked calls f for the peers without which there is no room for what the lane's action sends.
+func (l *lane) blocked(a *action, f func(*link.Peer)) {
+	rest := l.rest(a)
+	n := min(rest, l.job.Plan.piece)
+	for _, r := range a.receives {
+		if m, _ := r.Peek(l.expects(a)); m != nil {
+			n = min(n, m.Len)
+		}
+	}
+	if a.shared != nil && n >= shareMin && !l.places(a) { // as fire
+		a.shared.Waiting(n, f)
 		return
 	}
 	for i, s := range a.sends {
-		if _, ok := s.Reserve(n); !ok {
+		if _, ok := s.Reserve(rest); !ok {
 			f(a.sendTo[i])
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -72,9 +73,10 @@ func TestWhatIsShared(t *testing.T) {
 	}
 }
 
-// A rank that waits for room in its pool says for whom.
+// A rank that waits for room in its pool says for whom, and notices the end of a peer that would make some.
 func TestWaitingForThePool(t *testing.T) {
-	m := pooled(t, 3)[0]
+	ms := pooled(t, 3)
+	m := ms[0]
 	s, err := direct.BroadcastDirect(0, 3, schedule.Shape{})
 	require.NoError(t, err)
 	prog, err := Compile(s)
@@ -91,4 +93,37 @@ func TestWaitingForThePool(t *testing.T) {
 	require.ElementsMatch(t, []int{1, 2}, e.Lanes()[0].WaitsFor)
 	_, room := m.Peer(1).Sender(0).Reserve(shareMin)
 	require.True(t, room, "no slot of a link has been used")
+
+	ms[2].Goodbye()
+	var gone *Gone
+	require.ErrorAs(t, e.Run(context.Background(), 3*time.Second, []*Job{{Plan: p, Args: Args{In: b, Out: b, Call: link.Call{FP: 7}}}}), &gone)
+	require.Equal(t, 2, gone.Notice.Culprit)
+}
+
+// A short piece of what is long goes by the links, and it is their room that is waited for then.
+func TestWaitingForLinksBesideThePool(t *testing.T) {
+	ms := pooled(t, 4)
+	s, err := schedule.Parse("allreduce rank 0 of 4 root 0 in 1 out 1 ahead 0\nlane\nrecv out[0] from 3\nsend out[0] to 1\nsend out[0] to 2")
+	require.NoError(t, err)
+	prog, err := Compile(s)
+	require.NoError(t, err)
+	p, err := prog.Plan(ms[0], Layout{Elem: 1, In: []int{2 * shareMin}, Out: []int{2 * shareMin}}, 0)
+	require.NoError(t, err)
+	require.NotNil(t, p.lanes[0][0].shared)
+	call := link.Call{FP: 7}
+	for range ms[0].Geometry().Slots {
+		b, ok := ms[0].Peer(2).Sender(0).Reserve(100)
+		require.True(t, ok)
+		ms[0].Peer(2).Sender(0).Commit(len(b), &call)
+	}
+	from := ms[3].Peer(0).Sender(0)
+	b, ok := from.Reserve(100)
+	require.True(t, ok)
+	from.Commit(len(b), &call)
+	e := New(ms[0], Options{LendMin: 1 << 30, Wait: Wait{Yield: func() {}}})
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	buf := make([]byte, 2*shareMin)
+	require.ErrorIs(t, e.Run(ctx, 0, []*Job{{Plan: p, Args: Args{In: buf, Out: buf, Call: call}}}), context.Canceled)
+	require.Equal(t, []int{2}, e.WaitsFor(nil))
 }

@@ -225,14 +225,13 @@ func (l *lane) gone() *link.Notice {
 			}
 		}
 	}
-	for k, s := range a.sends {
-		if n := a.sendTo[k].Gone(); n != nil {
-			if _, ok := s.Reserve(l.rest(a)); !ok {
-				return n
-			}
+	var end *link.Notice
+	l.blocked(a, func(p *link.Peer) {
+		if end == nil {
+			end = p.Gone()
 		}
-	}
-	return nil
+	})
+	return end
 }
 
 // stash takes in what peers send on the lane of transfers and nobody asked for yet, so that a rank

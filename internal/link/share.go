@@ -108,8 +108,11 @@ func (s *Share) Commit(c *Call) {
 	}
 }
 
-// Waiting calls f for every peer without which Reserve has returned false.
-func (s *Share) Waiting(f func(*Peer)) {
+// Waiting calls f for every peer without which Reserve returns false.
+func (s *Share) Waiting(max int, f func(*Peer)) {
+	if _, ok := s.Reserve(max); ok {
+		return
+	}
 	for _, l := range s.pool.ring.slots[s.pool.ring.next].lent {
 		if l.to.holds(l.seq) {
 			f(l.to.peer)

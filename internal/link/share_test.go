@@ -47,7 +47,7 @@ func TestShareIsAQueueToEach(t *testing.T) {
 				b, ok := share.Reserve(n)
 				if !ok {
 					most := 0
-					share.Waiting(func(p *Peer) { most = max(most, shared[p.Rank-1]) })
+					share.Waiting(n, func(p *Peer) { most = max(most, shared[p.Rank-1]) })
 					require.GreaterOrEqual(t, most, g.Usable(), "no room, but one that it waits for could be sent more")
 					continue
 				}
