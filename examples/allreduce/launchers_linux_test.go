@@ -145,7 +145,8 @@ func TestLaunchers(t *testing.T) {
 		var state []byte // sbatch --wait looks too seldom
 		require.Eventually(t, func() bool {
 			state, err = s.command(ctx, "scontrol", "show", "job", strings.TrimSpace(string(id))).CombinedOutput()
-			return err == nil && !strings.Contains(string(state), "EndTime=Unknown") && !strings.Contains(string(state), "JobState=RUNNING") && !strings.Contains(string(state), "JobState=PENDING")
+			return err == nil && !strings.Contains(string(state), "EndTime=Unknown") && !strings.Contains(string(state), "JobState=RUNNING") &&
+				!strings.Contains(string(state), "JobState=PENDING") && !strings.Contains(string(state), "JobState=COMPLETING")
 		}, 50*time.Second, 100*time.Millisecond)
 		log, _ := os.ReadFile(filepath.Join(dir, "log"))
 		require.Contains(t, string(state), "JobState=COMPLETED", "%s", log)
