@@ -90,7 +90,7 @@ func (m *Mesh) open(pt *port) (err error) {
 	}
 	if pooled {
 		pt.layPools(m.geo)
-		visit(m.geo.shortSlots(pt.arena.Bytes()[n-m.geo.poolBytes():]))
+		visit(m.geo.visited(pt.arena.Bytes()[n-m.geo.poolBytes():]))
 	}
 	return nil
 }

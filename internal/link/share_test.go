@@ -82,6 +82,43 @@ func TestShareIsAQueueToEach(t *testing.T) {
 	})
 }
 
+// Slots come into use when all that are in use are lent.
+func TestShareTouchesNoMoreThanItNeeds(t *testing.T) {
+	g := Geometry{Lanes: 1, Slots: 8, SlotBytes: 64, PoolLanes: 1, PoolBytes: 2 * shortSlot}
+	m := connected(t, 3, g, false)
+	share := m[0].Share(0, []*Peer{m[0].Peer(1), m[0].Peer(2)})
+	call := Call{FP: 7}
+	send := func() {
+		_, ok := share.Reserve(g.PoolBytes)
+		require.True(t, ok)
+		share.Commit(&call)
+	}
+	take := func() {
+		for _, m := range m[1:] {
+			msg, err := m.Peer(0).Receiver(0).Peek(&call)
+			require.NoError(t, err)
+			m.Peer(0).Receiver(0).Advance(msg.Len)
+		}
+	}
+	for range 20 {
+		send()
+		take()
+	}
+	require.Equal(t, longFirst, share.pool.long.used)
+	for range g.Slots {
+		send()
+	}
+	_, ok := share.Reserve(g.PoolBytes)
+	require.False(t, ok)
+	require.Equal(t, g.Slots, share.pool.long.used)
+	for range g.Slots {
+		take()
+	}
+	for _, m := range m {
+		require.NoError(t, m.Close())
+	}
+}
+
 // A slot is free when all have taken what it lends, though nothing more is sent to some of them.
 func TestShareAfterOneToOthers(t *testing.T) {
 	g := Geometry{Lanes: 1, Slots: 8, SlotBytes: 64, PoolLanes: 1, PoolBytes: 64}
