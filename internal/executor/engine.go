@@ -439,7 +439,7 @@ func (e *Engine) fire(l *lane, a *action) (bool, error) {
 	if a.direct && n >= directMin && l.stays(a) {
 		return e.fireDirect(l, a, call, n), nil
 	}
-	if a.shared != nil && n >= shareMin && !l.places(a) {
+	if l.shares(a, n) {
 		return e.fireShared(l, a, call, n), nil
 	}
 	dsts := e.dsts[:0]

@@ -12,19 +12,23 @@ func (l *lane) answer(rank int, b []byte) {
 	l.answers[rank] = b
 }
 
+// answerOf returns where a peer lets this lane place results, or nil.
+func (l *lane) answerOf(rank int) []byte {
+	if rank >= len(l.answers) {
+		return nil
+	}
+	return l.answers[rank]
+}
+
 // place returns the peer's memory for the rest of the i-th send of an action, if its result may be
 // placed there: the finished chunk of Out goes to the same chunk of the peer's Out.
 func (e *Engine) place(l *lane, a *action, i int) []byte {
 	if !a.placeable || l.size > link.MaxMessage {
 		return nil
 	}
-	r := a.sendTo[i].Rank
-	if r >= len(l.answers) || l.answers[r] == nil {
-		return nil
-	}
+	b := l.answerOf(a.sendTo[i].Rank)
 	off, _ := a.dst.at(l.window, l.job.Plan.Layout.Elem)
-	b := l.answers[r]
-	if off+l.size > len(b) {
+	if b == nil || off+l.size > len(b) {
 		return nil
 	}
 	return b[off+l.done : off+l.size]
@@ -34,8 +38,7 @@ func (e *Engine) place(l *lane, a *action, i int) []byte {
 func (e *Engine) notify(l *lane, a *action, call *link.Call) bool {
 	for i := -l.placed - 1; i < len(a.sends); i++ {
 		l.placed = -i - 1
-		r := a.sendTo[i].Rank
-		if r < len(l.answers) && l.answers[r] != nil && !a.sends[i].Placed(l.size, call) {
+		if l.answerOf(a.sendTo[i].Rank) != nil && !a.sends[i].Placed(l.size, call) {
 			return false
 		}
 	}

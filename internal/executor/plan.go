@@ -342,7 +342,7 @@ func (r *resolver) action(m *link.Mesh, g *group, lane, part, split int) action 
 	_, a.bytes = a.length.at(0, r.lay.Elem)
 	a.placeable = r.s.Early && g.final && g.Dst.Buf == schedule.Out && len(g.sends) > 0
 	a.lendable = r.s.Lazy && !a.hasDst && a.operands[0].ext.buf != schedule.Scratch
-	a.lands = len(a.operands) == 1 && len(a.receives) == 1 && a.hasDst && g.Dst.Buf == schedule.Out && (a.store || len(a.sends) == 0)
+	a.lands = len(a.operands) == 1 && len(a.receives) == 1 && g.Dst.Buf == schedule.Out && a.keeps()
 	a.lazy = r.s.Lazy
 	a.easy = len(a.operands) == 1 && (len(a.receives) == 1 && a.hasDst && len(a.sends) == 0 || len(a.receives) == 0 && len(a.sends) > 0)
 	a.direct = a.lendable || a.lazy && a.hasDst && a.store && g.Dst.Buf == schedule.Out ||

@@ -1,6 +1,10 @@
 package executor
 
-import "github.com/gccl/gccl/internal/link"
+import (
+	"slices"
+
+	"github.com/gccl/gccl/internal/link"
+)
 
 // shareMin is the shortest piece that is copied once for several peers. Between 256 bytes and 32 KiB it makes no
 // difference that shows (AllReduce and Broadcast, 4 ranks).
@@ -31,17 +35,13 @@ func (e *Engine) fireShared(l *lane, a *action, call *link.Call, n int) bool {
 // keeps reports whether the action's value is stored in its destination.
 func (a *action) keeps() bool { return a.hasDst && (a.store || len(a.sends) == 0) }
 
-// places reports whether some receiver lets the action place its result.
-func (l *lane) places(a *action) bool {
-	if !a.placeable {
+// shares reports whether the next n bytes of the action are copied once for all its receivers: not where one lets it
+// place its result.
+func (l *lane) shares(a *action, n int) bool {
+	if a.shared == nil || n < shareMin {
 		return false
 	}
-	for _, p := range a.sendTo {
-		if p.Rank < len(l.answers) && l.answers[p.Rank] != nil {
-			return true
-		}
-	}
-	return false
+	return !a.placeable || !slices.ContainsFunc(a.sendTo, func(p *link.Peer) bool { return l.answerOf(p.Rank) != nil })
 }
 
 // blocked calls f for the peers without which there is no room for what the lane's action sends.
@@ -53,7 +53,7 @@ func (l *lane) blocked(a *action, f func(*link.Peer)) {
 			n = min(n, m.Len)
 		}
 	}
-	if a.shared != nil && n >= shareMin && !l.places(a) { // as fire
+	if l.shares(a, n) {
 		a.shared.Waiting(n, f)
 		return
 	}

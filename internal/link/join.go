@@ -90,7 +90,6 @@ func (m *Mesh) open(pt *port) (err error) {
 	}
 	if pooled {
 		pt.layPools(m.geo)
-		visit(m.geo.visited(pt.arena.Bytes()[n-m.geo.poolBytes():]))
 	}
 	return nil
 }

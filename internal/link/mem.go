@@ -330,7 +330,8 @@ func (r *memReceiver) Look() (c Call, ok bool) {
 
 func (r *memReceiver) Advance(n int) {
 	if r.advance(n) {
-		r.free(r.headers[r.next&r.mask].kind())
+		_, k := parsePublication(r.headers[r.next&r.mask].pub.Load())
+		r.free(k)
 	}
 }
 
@@ -341,11 +342,6 @@ const wordEvery = 1 << 20
 // readAhead is how many messages before its own turn a header is fetched: of a sender that has run ahead, so
 // that one does not pay the way of a cache line for each message.
 const readAhead = 6
-
-func (h *header) kind() kind {
-	_, k := parsePublication(h.pub.Load())
-	return k
-}
 
 // free returns the slot of the message at next, which is of kind k: some at a time, but that of a lent span at once. Of a
 // pool's, too: what its sender lends next may be for others, so that no message follows for which credit would be due.
@@ -377,7 +373,8 @@ func (r *memReceiver) Stash(limit int) (bytes, messages int, err error) {
 		}
 		r.stash.put(h.call, m)
 		bytes, messages = bytes+m.Len, messages+1
-		r.free(h.kind())
+		_, k := parsePublication(v)
+		r.free(k)
 	}
 	return bytes, messages, nil
 }

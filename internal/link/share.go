@@ -187,16 +187,17 @@ func (m *Mesh) pooled(pt *port) bool {
 	return true
 }
 
-// layPools divides the end of an arena into the lanes' slots.
+// layPools divides the end of an arena into the lanes' slots, and visits those that are used first.
 func (pt *port) layPools(g Geometry) {
 	arena := pt.arena.Bytes()
-	base := len(arena) - g.poolBytes()
+	window := arena[len(arena)-g.poolBytes():]
+	visit(g.visited(window))
 	pt.pools = make([]pool, g.PoolLanes)
 	for lane := range pt.pools {
 		p := &pt.pools[lane]
 		at := lane * g.poolLane()
-		p.short = newRing(arena[base:], at, g.Slots, g.shortBytes(), len(pt.peers))
-		p.long = newRing(arena[base:], at+g.Slots*g.shortBytes(), g.Slots, g.PoolBytes, len(pt.peers))
+		p.short = newRing(window, at, g.Slots, g.shortBytes(), len(pt.peers))
+		p.long = newRing(window, at+g.Slots*g.shortBytes(), g.Slots, g.PoolBytes, len(pt.peers))
 		p.long.used, p.short.used = longFirst, g.Slots
 		p.ring = &p.long
 	}
