@@ -135,8 +135,8 @@ func New(m *link.Mesh, o Options) *Engine {
 func (e *Engine) Joined(transfers ...link.Receiver) {
 	e.transfers = append(e.transfers, transfers...)
 	e.wire, e.canWait = e.mesh.NeedsProgress(), e.mesh.CanWait()
-	e.darts = !e.wire && e.lendMin > link.InlineBytes
 	e.sprints = e.lendMin > link.InlineBytes && e.wait.Spins > 0
+	e.darts = e.sprints || e.lendMin > link.InlineBytes && !e.wire
 }
 
 // Tend is for a rank that waits for something else between two runs, now and then: it takes in what
@@ -178,7 +178,7 @@ func (e *Engine) run(ctx context.Context, timeout time.Duration, jobs []*Job) er
 	case len(jobs) > 1 || !j.Plan.small || j.Args.Stage != nil:
 		e.start(jobs)
 	case j.Plan.single && e.darts:
-		if e.dart(j) {
+		if e.dart(j) && (!e.wire || e.mesh.Drained()) {
 			return nil
 		}
 		e.start(jobs)

@@ -75,8 +75,8 @@ func (e *Engine) sprint() error {
 	return nil
 }
 
-// dart is sprint for a plan that is single, over mapped memory: the engine's lane is begun only where it stops, at the
-// action of e.solo (resume). Where ranks outnumber cores it yields after every poll in vain.
+// dart is sprint for a plan that is single: the engine's lane is begun only where it stops, at the action of e.solo
+// (resume). Where ranks outnumber cores it yields after every poll in vain.
 func (e *Engine) dart(j *Job) bool {
 	if !e.waiting.IsZero() {
 		e.waiting = time.Time{}
@@ -86,7 +86,10 @@ func (e *Engine) dart(j *Job) bool {
 	l.job, l.call, l.at = j, j.Args.Call, 0
 	acts := j.Plan.lanes[0]
 	most := sprintPolls
-	if e.wait.Spins == 0 {
+	switch {
+	case e.wire:
+		most = sprintWirePolls
+	case e.wait.Spins == 0:
 		most = checkEvery
 	}
 	for polls := 0; polls < most; {
@@ -110,6 +113,10 @@ func (e *Engine) dart(j *Job) bool {
 		}
 		polls++
 		switch {
+		case e.wire:
+			if _, err := e.progress(); err != nil {
+				return false // and the engine finds it, too
+			}
 		case e.wait.Spins == 0:
 			e.wait.Yield()
 		case polls > hotSpins:
@@ -122,8 +129,12 @@ func (e *Engine) dart(j *Job) bool {
 // resume brings the lane that start has begun to where dart stopped.
 func (e *Engine) resume() {
 	l := &e.lanes[0]
-	for l.at < e.solo.at {
+	for range e.solo.at {
 		e.next(l, &l.acts[l.at])
+	}
+	if l.over { // and posted writes are not out yet
+		l.job.left--
+		e.left--
 	}
 }
 

@@ -96,3 +96,46 @@ func TestSprintOverPostedWrites(t *testing.T) {
 	var other *link.Mismatch
 	require.ErrorAs(t, es[1].Run(context.Background(), 0, []*Job{{Plan: recv, Args: Args{Out: out, Call: link.Call{FP: 7}}}}), &other)
 }
+
+// Over posted writes a plan that is single goes on where it stopped, too: by what it waited for, or for room.
+func TestDartOverPostedWrites(t *testing.T) {
+	ms := meshesOf(t, link.Geometry{Lanes: 1, Slots: 2, SlotBytes: 64}, true)
+	late := func() {}
+	yield := func() { late(); late = func() {} }
+	var es [2]*Engine
+	for r := range es {
+		es[r] = New(ms[r], Options{LendMin: 1 << 30, Wait: Wait{Yield: yield, Spins: sprintWirePolls + 1}})
+		require.True(t, es[r].darts)
+	}
+	call := link.Call{FP: 7}
+	run := func(from, to int, send bool, b []byte) error {
+		at, peer, lay := to, from, Layout{Elem: 1, Out: []int{8}}
+		args := Args{Out: b, Call: call}
+		if send {
+			at, peer, lay, args = from, to, Layout{Elem: 1, In: []int{8}}, Args{In: b, Call: call}
+		}
+		p, err := Transfer(peer, send).Plan(ms[at], lay, 0)
+		require.NoError(t, err)
+		require.True(t, p.single)
+		return es[at].Run(context.Background(), 0, []*Job{{Plan: p, Args: args}})
+	}
+	in, out := make([]byte, 8), make([]byte, 8)
+	for i := range 2 * 64 { // in time, and late
+		in[0], in[7] = byte(i), byte(i+1)
+		if i%2 == 0 {
+			require.NoError(t, run(i/2%2, 1-i/2%2, true, in))
+		} else {
+			late = func() { require.NoError(t, run(i/2%2, 1-i/2%2, true, in)) }
+		}
+		require.NoError(t, run(i/2%2, 1-i/2%2, false, out))
+		require.Equal(t, in, out)
+	}
+	for range 64 { // as many as are under way at most
+		require.NoError(t, run(0, 1, true, in))
+	}
+	late = func() { require.NoError(t, run(0, 1, false, out)); require.NoError(t, run(0, 1, false, out)) }
+	for range 15 { // credit comes back for several at a time
+		require.NoError(t, run(0, 1, false, out))
+	}
+	require.NoError(t, run(0, 1, true, in))
+}

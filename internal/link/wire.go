@@ -81,10 +81,12 @@ func (p *Peer) connectWire() error {
 		l := &wireLane{busy: make([]bool, g.Slots), paid: make([]bool, g.headers())}
 		w.lanes = append(w.lanes, l)
 		s := &wireSender{wire: w, lane: lane, l: l, geo: g}
+		s.one[0] = s.line()
 		r := &wireReceiver{wire: w, lane: lane, l: l, geo: g, batch: uint32(g.batch()), lag: uint32(g.lag())}
 		r.expected.arena, _ = p.port.arena.(rdma.Redirector)
 		for i := range g.headers() {
 			off := g.entryOffset(lane, i)
+			s.offsets = append(s.offsets, p.base+uint64(off))
 			s.entries, r.entries = append(s.entries, st.Bytes()[off:][:g.entryBytes()]), append(r.entries, p.section[off:][:g.entryBytes()])
 			s.headers, r.headers = append(s.headers, headerAt(s.entries[i])), append(r.headers, headerAt(r.entries[i]))
 		}
@@ -115,9 +117,7 @@ func (w *wire) post(wr rdma.Write, before ...rdma.Write) {
 func (w *wire) postLocked(wr rdma.Write) {
 	w.posted++
 	wr.ID = w.posted
-	if !w.auto || w.posted-w.asked >= signalEvery || wr.Imm == immNotice {
-		wr.Signaled, w.asked = true, w.posted
-	}
+	wr.Signaled = w.signals(wr.Imm == immNotice)
 	if n := len(wr.Local); n > 0 && n <= w.inline {
 		wr.Inline, wr.Region = true, nil
 	}
@@ -125,11 +125,24 @@ func (w *wire) postLocked(wr rdma.Write) {
 	w.flush()
 }
 
-func (w *wire) flush() {
-	if len(w.backlog) == 0 {
-		return
+// signals reports whether the latest write asks for a completion.
+func (w *wire) signals(must bool) bool {
+	if w.auto && w.posted-w.asked < signalEvery && !must {
+		return false
 	}
-	n, err := w.peer.endpoint.Post(w.backlog)
+	w.asked = w.posted
+	return true
+}
+
+func (w *wire) flush() {
+	if len(w.backlog) > 0 {
+		n, err := w.peer.endpoint.Post(w.backlog)
+		w.handed(n, err)
+	}
+}
+
+// handed takes out of the backlog what the endpoint has taken.
+func (w *wire) handed(n int, err error) {
 	if err != nil {
 		n, w.done = len(w.backlog), w.posted
 		w.peer.mesh.lost(w.peer, err)
@@ -248,7 +261,9 @@ type wireSender struct {
 	entries [][]byte
 	headers []*header
 	slots   [][]byte
-	room    []byte // reserved
+	room    []byte        // reserved
+	offsets []uint64      // of the entries in the peer's arena
+	one     [1]rdma.Write // of Put
 }
 
 func (s *wireSender) entry() int { return int(s.l.sent) & (len(s.entries) - 1) }
@@ -291,8 +306,6 @@ func (s *wireSender) Commit(n int, c *Call) {
 	}
 }
 
-func (s *wireSender) Put(src []byte, c *Call) bool { return put(s, src, c) }
-
 // put is Sender.Put in steps.
 func put(s Sender, src []byte, c *Call) bool {
 	b, ok := s.Reserve(len(src))
@@ -331,7 +344,7 @@ func (s *wireSender) publish(n int, k kind, bytes int, c *Call, before ...rdma.W
 	s.l.credited, s.l.owing = s.l.taken, false
 	s.wire.post(rdma.Write{
 		Local: s.entries[at][:bytes], Region: s.wire.staging, Remote: p.remote,
-		Offset: p.base + uint64(s.geo.entryOffset(s.lane, at)), Imm: immData | uint32(s.lane)<<24 | s.l.taken&immValue, HasImm: true,
+		Offset: s.offsets[at], Imm: immData | uint32(s.lane)<<24 | s.l.taken&immValue, HasImm: true,
 	}, before...)
 }
 
@@ -373,9 +386,6 @@ func (r *wireReceiver) Peek(c *Call) (*Message, error) {
 	r.cur, r.open = m, true
 	return &r.cur, nil
 }
-
-// Take leaves everything to Peek.
-func (r *wireReceiver) Take([]byte, *Call) Took { return Other }
 
 // oldest parses the oldest message that has arrived; call is nil if none has.
 func (r *wireReceiver) oldest() (m Message, call *Call, err error) {

@@ -88,36 +88,38 @@ func (q *queue) Poll(cs []rdma.Completion) (int, error) {
 	return n, err
 }
 
-func (q *queue) poll(cs []rdma.Completion) (int, error) {
-	n := 0
-	for n < len(cs) {
-		if q.next == q.have {
-			more, err := q.refill(len(cs) - n)
-			if err != nil && n == 0 {
-				return 0, err
-			}
-			if !more {
-				break
+// poll asks the library once, and again only while it gives all that was asked for.
+func (q *queue) poll(cs []rdma.Completion) (n int, err error) {
+	for more := true; ; {
+		for ; q.next < q.have && n < len(cs); q.next++ {
+			if q.take(&q.cq.WC[q.next], &cs[n]) {
+				n++
 			}
 		}
-		if q.take(&q.cq.WC[q.next], &cs[n]) {
-			n++
+		if n == len(cs) || !more {
+			return n, nil
 		}
-		q.next++
+		want := min(len(cs)-n, pollBatch)
+		if err = q.refill(want); q.have == 0 {
+			if n > 0 {
+				err = nil // it comes again
+			}
+			return n, err
+		}
+		more = q.have == want
 	}
-	return n, nil
 }
 
 // refill polls when everything polled before is handed out.
-func (q *queue) refill(want int) (bool, error) {
+func (q *queue) refill(want int) error {
 	got, err := q.cq.Poll(want)
-	if err == nil && got == 0 {
+	if got == 0 && err == nil {
 		if p := q.err.Load(); p != nil {
 			err = *p
 		}
 	}
 	q.next, q.have = 0, got
-	return got > 0, err
+	return err
 }
 
 // take turns one work completion into c; false if the user is not to see it.

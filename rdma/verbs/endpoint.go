@@ -3,6 +3,7 @@ package verbs
 import (
 	"context"
 	"fmt"
+	"math/bits"
 	"sync"
 	"sync/atomic"
 
@@ -74,8 +75,8 @@ type endpoint struct {
 	quiet   int // unsignaled ones at the end of pending
 
 	posted uint64
-	silent int // unsignaled writes since the last signaled one
-	kept   []keptWrite
+	silent int         // unsignaled writes since the last signaled one
+	kept   []keptWrite // MaxPosted, and as many more as make a power of two
 	tail   atomic.Uint64
 	head   atomic.Uint64
 
@@ -115,7 +116,7 @@ func (d *Device) newEndpoint(q *queue, opts rdma.EndpointOptions, b *bundle, rai
 	if !q.guard.enter() { // left when the endpoint is destroyed
 		return nil, fmt.Errorf("verbs: %w: completion queue", rdma.ErrClosed)
 	}
-	e := &endpoint{dev: d, cq: q, opts: opts, bundle: b, rail: rail, psn: randomPSN(), kept: make([]keptWrite, d.attr.MaxPosted)}
+	e := &endpoint{dev: d, cq: q, opts: opts, bundle: b, rail: rail, psn: randomPSN(), kept: make([]keptWrite, 1<<bits.Len(uint(d.attr.MaxPosted-1)))}
 	e.guard = newGuard(e.destroy)
 	if err := e.build(); err != nil {
 		e.abort()

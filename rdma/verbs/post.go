@@ -16,13 +16,15 @@ func (e *endpoint) Post(ws []rdma.Write) (int, error) {
 	if !e.guard.enter() {
 		return 0, e.closedError()
 	}
-	defer e.guard.leave()
 	if e.state.Load() != ready {
 		if n, kept, err := e.keep(ws); kept || err != nil {
+			e.guard.leave()
 			return n, err
 		}
 	}
-	return e.post(ws)
+	n, err := e.post(ws)
+	e.guard.leave()
+	return n, err
 }
 
 // keep puts writes aside; kept is false if the endpoint has become ready.
@@ -59,7 +61,7 @@ func (e *endpoint) keep(ws []rdma.Write) (n int, kept bool, err error) {
 func (e *endpoint) post(ws []rdma.Write) (int, error) {
 	taken := 0
 	for taken < len(ws) {
-		room := len(e.kept) - int(e.posted-e.head.Load())
+		room := e.dev.attr.MaxPosted - int(e.posted-e.head.Load())
 		n := min(len(ws)-taken, room, len(e.send.WR))
 		if n == 0 {
 			break
@@ -97,7 +99,7 @@ func (e *endpoint) post(ws []rdma.Write) (int, error) {
 // fill makes request i of the chain from w.
 func (e *endpoint) fill(i int, w *rdma.Write) {
 	seq := e.posted + uint64(i)
-	e.kept[seq%uint64(len(e.kept))] = keptWrite{w.ID, w.Signaled}
+	e.kept[seq&uint64(len(e.kept)-1)] = keptWrite{w.ID, w.Signaled}
 	r := &e.send.WR[i]
 	r.ID = packID(e.id, kindWrite, seq)
 	r.Opcode, r.Imm = ibv.OpWrite, 0
@@ -131,9 +133,9 @@ func (e *endpoint) fill(i int, w *rdma.Write) {
 
 // recount finds silent after a chain that was taken in part.
 func (e *endpoint) recount() {
-	size := uint64(len(e.kept))
+	mask := uint64(len(e.kept) - 1)
 	e.silent = 0
-	for seq := e.posted; seq > e.head.Load() && !e.kept[(seq-1)%size].signaled; seq-- {
+	for seq := e.posted; seq > e.head.Load() && !e.kept[(seq-1)&mask].signaled; seq-- {
 		e.silent++
 	}
 }
@@ -182,7 +184,7 @@ func (e *endpoint) wrote(wc *ibv.WC, c *rdma.Completion) bool {
 	if seq >= e.tail.Load() {
 		return false // not ours: a card's error
 	}
-	k := e.kept[seq%uint64(len(e.kept))]
+	k := e.kept[seq&uint64(len(e.kept)-1)]
 	e.head.Store(seq + 1)
 	var err error
 	if wc.Status != ibv.Success {

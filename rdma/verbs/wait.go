@@ -101,8 +101,8 @@ func (q *queue) Arm() error {
 	if err := q.cq.Arm(); err != nil {
 		return err
 	}
-	more, err := q.refill(pollBatch)
-	if more {
+	err := q.refill(pollBatch)
+	if q.have > 0 {
 		q.ringOnce()
 	}
 	return err
@@ -145,7 +145,8 @@ func (q *queue) toSleep() (work bool, err error) {
 		return false, err
 	}
 	q.asked = true
-	return q.refill(pollBatch)
+	err = q.refill(pollBatch)
+	return q.have > 0, err
 }
 
 // woken takes the events that ended a sleep, unless the goroutine of wait does.
