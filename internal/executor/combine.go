@@ -15,47 +15,66 @@ func (e *Engine) combine(l *lane, a *action, dsts, srcs [][]byte, n int) {
 	if n == 0 {
 		return
 	}
-	if len(a.sends) > 0 && n >= storeMin && a.sendTo[0].Mapped() {
-		st := &e.stores[a.sendTo[0].Rank]
-		if past, timed := st.next(); timed {
-			t := time.Now()
-			e.combineBy(l, a, dsts, srcs, n, past)
-			st.took(past, n, time.Since(t))
-			return
-		} else if past {
-			e.combineBy(l, a, dsts, srcs, n, past)
-			return
-		}
+	leave := a.leaves && l.leaves(dsts, srcs, n)
+	if len(a.sends) == 0 || n < storeMin || !a.sendTo[0].Mapped() {
+		e.combineBy(l, a, dsts, srcs, n, ways{leave: leave})
+		return
 	}
-	e.combineBy(l, a, dsts, srcs, n, false)
+	st := &e.stores[a.sendTo[0].Rank]
+	past, timed := st.next()
+	if !timed {
+		e.combineBy(l, a, dsts, srcs, n, ways{past, leave})
+		return
+	}
+	t := time.Now()
+	e.combineBy(l, a, dsts, srcs, n, ways{past, leave})
+	st.took(past, n, time.Since(t))
 }
 
-// combineBy does it, writing what is sent past the cache or through it.
-func (e *Engine) combineBy(l *lane, a *action, dsts, srcs [][]byte, n int, past bool) {
+// ways is which destinations are written past the cache: those that are sent, the one that is kept.
+type ways struct{ past, leave bool }
+
+// combineBy does it.
+func (e *Engine) combineBy(l *lane, a *action, dsts, srcs [][]byte, n int, w ways) {
 	red := l.job.Args.Reducer
-	if past && e.combinePast(l, a, dsts, srcs, n) {
+	if w.past && e.combinePast(l, a, dsts, srcs, n, w.leave) {
 		return
 	}
-	if red == nil || len(srcs) == 1 && !red.HasPre() && !(a.final && red.HasPost()) {
-		src := srcs[0]
-		for i := len(dsts) - 1; i >= 0; i-- { // the local one last, which src may overlap (link.Receiver.Expect)
-			if d := dsts[i]; &d[0] != &src[0] {
-				copy(d, src)
-			}
-		}
-		return
-	}
-	pre, post := red.HasPre(), a.final && red.HasPost()
-	if !pre && !post && !a.nested {
+	pre, post := red != nil && red.HasPre(), red != nil && a.final && red.HasPost()
+	switch {
+	case red == nil || len(srcs) == 1 && !pre && !post:
+		e.copies(dsts, srcs[0], w.leave)
+	case pre || post || a.nested:
+		e.scaled(l, a, dsts, srcs, n, pre, post, w.leave)
+	case w.leave && len(dsts) == 1:
+		red.ReduceNT(dsts, srcs)
+	default:
 		red.Reduce(dsts, srcs)
-		return
 	}
-	e.scaled(l, a, dsts, srcs, n, pre, post)
+}
+
+// copies copies src to all destinations, to the first past the cache if leave.
+func (e *Engine) copies(dsts [][]byte, src []byte, leave bool) {
+	for i := len(dsts) - 1; i >= 0; i-- { // the local one last, which src may overlap (link.Receiver.Expect)
+		switch d := dsts[i]; {
+		case &d[0] == &src[0]:
+		case leave && i == 0:
+			e.copyPast(d, src)
+		default:
+			copy(d, src)
+		}
+	}
+}
+
+// copyPast copies src to dst past the cache.
+func (e *Engine) copyPast(dst, src []byte) {
+	e.scaledDst[0], e.pair[0] = dst, src
+	e.copier.ReduceNT(e.scaledDst[:], e.pair[:1])
 }
 
 // scaled does the same, block by block, where contributions are scaled before, the result after, or
 // the operands are no fold from the left.
-func (e *Engine) scaled(l *lane, a *action, dsts, srcs [][]byte, n int, pre, post bool) {
+func (e *Engine) scaled(l *lane, a *action, dsts, srcs [][]byte, n int, pre, post, leave bool) {
 	red := l.job.Args.Reducer
 	for len(e.blocks) < len(srcs)+1 {
 		e.blocks = append(e.blocks, make([]byte, scaleBlock))
@@ -77,8 +96,12 @@ func (e *Engine) scaled(l *lane, a *action, dsts, srcs [][]byte, n int, pre, pos
 		if post {
 			red.Post(t)
 		}
-		for _, d := range dsts {
-			copy(d[off:end], t)
+		for i, d := range dsts {
+			if leave && i == 0 {
+				e.copyPast(d[off:end], t)
+			} else {
+				copy(d[off:end], t)
+			}
 		}
 	}
 }
@@ -106,7 +129,7 @@ const pastBlock = 16 << 10
 
 // combinePast is combineBy past the cache. It reports false where that is not to be had: operands
 // that are scaled or no fold from the left.
-func (e *Engine) combinePast(l *lane, a *action, dsts, srcs [][]byte, n int) bool {
+func (e *Engine) combinePast(l *lane, a *action, dsts, srcs [][]byte, n int, leave bool) bool {
 	red := l.job.Args.Reducer
 	if a.nested || red != nil && (red.HasPre() || a.final && red.HasPost()) {
 		return false
@@ -117,12 +140,10 @@ func (e *Engine) combinePast(l *lane, a *action, dsts, srcs [][]byte, n int) boo
 	}
 	if len(srcs) == 1 {
 		e.copier.ReduceNT(dsts[local:], srcs)
-		if local == 1 && &dsts[0][0] != &srcs[0][0] {
-			copy(dsts[0], srcs[0])
-		}
+		e.copies(dsts[:local], srcs[0], leave)
 		return true
 	}
-	if local == 0 {
+	if local == 0 || leave {
 		red.ReduceNT(dsts, srcs)
 		return true
 	}

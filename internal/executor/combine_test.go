@@ -25,7 +25,7 @@ func TestPassingOnWhatOverlapsItsPlace(t *testing.T) {
 			a := &action{hasDst: true, store: true, operands: []source{{recv: 0}}, sends: make([]link.Sender, 2)}
 			l := &lane{job: &Job{Args: Args{Reducer: red}}}
 			e := New(meshes(t, link.Geometry{Lanes: 1, Slots: 2, SlotBytes: 64})[0], Options{})
-			e.combineBy(l, a, [][]byte{out[:100], slots[0], slots[1]}, [][]byte{out[50:]}, 100, past)
+			e.combineBy(l, a, [][]byte{out[:100], slots[0], slots[1]}, [][]byte{out[50:]}, 100, ways{past: past})
 			require.Equal(t, want, out[:100])
 			require.Equal(t, want, slots[0])
 			require.Equal(t, want, slots[1])

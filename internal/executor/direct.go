@@ -26,7 +26,7 @@ func (e *Engine) fireDirect(l *lane, a *action, call *link.Call, n int) bool {
 		off, _ := a.dst.at(l.window, l.job.Plan.Layout.Elem)
 		dsts := e.dsts[:1]
 		dsts[0] = l.buffer(a.dst.buf)[off+l.done:][:n]
-		e.combineBy(l, a, dsts, srcs, n, false)
+		e.combineBy(l, a, dsts, srcs, n, ways{})
 		data = dsts[0]
 	}
 	for _, s := range a.sends {

@@ -66,6 +66,8 @@ type action struct {
 	// direct: what is sent is a span of In or Out that every receiver's link can take from where it lies
 	// (link.Sender.CommitFrom). lazy: the schedule is.
 	direct, lazy bool
+	// leaves: what is kept goes to a long Out, where the schedule leaves it.
+	leaves bool
 	// lands: what is received is a chunk of Out as it comes.
 	lands bool
 	// placeable: a finished chunk of Out that is passed on under a schedule that is Early.
@@ -122,6 +124,7 @@ func (p *Program) Plan(m *link.Mesh, lay Layout, laneBase int) (*Plan, error) {
 		return nil, err
 	}
 	pl.windows, pl.scratch = r.windows, r.scratchBytes
+	read := p.readOut(&lay)
 	for l, groups := range p.lanes {
 		var acts []action
 		for gi := range groups {
@@ -130,7 +133,9 @@ func (p *Program) Plan(m *link.Mesh, lay Layout, laneBase int) (*Plan, error) {
 				split = c
 			}
 			for i := range split {
-				acts = append(acts, r.action(m, &groups[gi], laneBase+l, i, split))
+				a := r.action(m, &groups[gi], laneBase+l, i, split)
+				a.leaves = a.leaving(&groups[gi], read)
+				acts = append(acts, a)
 			}
 		}
 		pl.share(m, laneBase+l, acts)

@@ -186,7 +186,7 @@ func (e *Engine) dash(l *lane, a *action) dashed {
 		}
 	}
 	if n > 0 {
-		e.combineBy(l, a, dsts, srcs, n, false)
+		e.combineBy(l, a, dsts, srcs, n, ways{})
 	}
 	for i := range a.sends {
 		a.sends[i].Commit(n, &l.call)
