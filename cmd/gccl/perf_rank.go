@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/pprof"
+	"time"
 
 	"github.com/gccl/gccl/collective"
 	"github.com/gccl/gccl/schedule"
@@ -58,6 +59,7 @@ type perf struct {
 	root     int
 	src, dst tensor.Tensor // the largest size
 	out      printer
+	settled  time.Duration // spent in calls before the first size is measured
 }
 
 // row is what one size gave.

@@ -23,9 +23,17 @@ type spread struct {
 // most calls of one size without -n.
 const mostIters = 1_000_000
 
+// settleTime is how long calls are made before the first size is measured. In the first milliseconds of a busy
+// process the runtime's watchdog thread wakes up every 0.1 ms beside it.
+const settleTime = 10 * time.Millisecond
+
 // time returns the mean time of a call in µs on the slowest rank.
 func (p *perf) time(ctx context.Context, call func(context.Context) error, trips int) (us float64, iters int, s *spread, err error) {
 	est, err := p.batch(ctx, call, 1)
+	for n := 1; err == nil && p.settled < settleTime; n = min(2*n, 1000) {
+		est, err = p.batch(ctx, call, n)
+		p.settled += time.Duration(max(est, 0.001) * float64(n) * float64(time.Microsecond))
+	}
 	if err != nil {
 		return 0, 0, nil, err
 	}
