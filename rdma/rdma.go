@@ -46,6 +46,9 @@ type Attr struct {
 	// Landed says that a write completes here when the peer has landed it, which takes Polls of the peer's if
 	// writes are not Autonomous. Otherwise a completion may say no more than that Local is free.
 	Landed bool
+	// Early says that memory can show a peer's writes as they land, in any order of their bytes, before their
+	// completions are polled. Otherwise the user of a region must not look at what is still on its way.
+	Early bool
 	// LazySignal says that before LoadStore.Signal a store with release semantics suffices
 	// (internal/cpu.StoreRelease), because a peer's Bell.Arm makes such stores visible.
 	LazySignal bool

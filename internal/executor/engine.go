@@ -50,6 +50,7 @@ type Engine struct {
 	mesh      *link.Mesh
 	wait      Wait
 	wire      bool
+	early     bool // memory shows short messages
 	canWait   bool // the mesh has one queue to sleep on
 	lendMin   int
 	darts     bool // plans that are single with a dart
@@ -134,7 +135,7 @@ func New(m *link.Mesh, o Options) *Engine {
 // single transfers (Options.Transfers).
 func (e *Engine) Joined(transfers ...link.Receiver) {
 	e.transfers = append(e.transfers, transfers...)
-	e.wire, e.canWait = e.mesh.NeedsProgress(), e.mesh.CanWait()
+	e.wire, e.early, e.canWait = e.mesh.NeedsProgress(), e.mesh.Early(), e.mesh.CanWait()
 	e.sprints = e.lendMin > link.InlineBytes && e.wait.Spins > 0
 	e.darts = e.sprints || e.lendMin > link.InlineBytes && !e.wire
 }

@@ -93,6 +93,7 @@ type Plan struct {
 	maxOps   int // operands and destinations of the largest group
 	maxOut   int
 	early    bool
+	longest  int  // bytes of a transfer in window 0
 	small    bool // see fitsInline
 	single   bool // small, and its one lane waits for nothing but messages
 	piece    int  // bytes of a message at most
@@ -142,6 +143,7 @@ func (p *Program) Plan(m *link.Mesh, lay Layout, laneBase int) (*Plan, error) {
 		for i := range acts {
 			pl.maxOps = max(pl.maxOps, len(acts[i].operands))
 			pl.maxOut = max(pl.maxOut, len(acts[i].sends)+1)
+			pl.longest = max(pl.longest, acts[i].bytes)
 		}
 		pl.lanes = append(pl.lanes, acts)
 	}

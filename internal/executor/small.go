@@ -14,31 +14,31 @@ const (
 	sprintWirePolls = 64
 )
 
+// earlyLooks is how many looks at memory there are for each at a completion queue, where memory shows the messages that
+// are waited for.
+const earlyLooks = 8
+
+// patience returns how many looks in vain a sprint waits for, and for how many of them it polls the mesh once.
+func (e *Engine) patience(p *Plan) (most, every int) {
+	switch {
+	case !e.wire:
+		return sprintPolls, 0
+	case e.early && p.longest <= link.SealedBytes:
+		return sprintWirePolls * earlyLooks, earlyLooks
+	}
+	return sprintWirePolls, 1
+}
+
 // fitsInline reports whether every transfer of the plan fits into a message's header, in one window.
 // Nothing is ever cut, lent or placed then.
-func (p *Plan) fitsInline() bool {
-	if p.windows != 1 {
-		return false
-	}
-	for _, acts := range p.lanes {
-		for i := range acts {
-			if acts[i].bytes > link.InlineBytes {
-				return false
-			}
-		}
-	}
-	return true
-}
+func (p *Plan) fitsInline() bool { return p.windows == 1 && p.longest <= link.InlineBytes }
 
 // sprint carries out the actions of a small plan, whose lanes alone are the engine's, as long as none
 // has to wait for long. It does what advance and fire would do, without what they keep for transfers
 // that take several pieces or windows: half of what a message of 8 bytes costs. Where it stops, they
 // go on, and find the error that stopped it, unless it is returned.
 func (e *Engine) sprint() error {
-	most := sprintPolls
-	if e.wire {
-		most = sprintWirePolls
-	}
+	most, every := e.patience(e.lanes[0].job.Plan)
 	for polls := 0; polls < most; polls++ {
 		for i := range e.lanes {
 			l := &e.lanes[i]
@@ -65,8 +65,10 @@ func (e *Engine) sprint() error {
 			return nil
 		}
 		if e.wire {
-			if _, err := e.progress(); err != nil {
-				return err
+			if polls%every == 0 {
+				if _, err := e.progress(); err != nil {
+					return err
+				}
 			}
 		} else if polls > hotSpins {
 			cpu.Pause(1)
@@ -85,11 +87,8 @@ func (e *Engine) dart(j *Job) bool {
 	l := &e.solo
 	l.job, l.call, l.at = j, j.Args.Call, 0
 	acts := j.Plan.lanes[0]
-	most := sprintPolls
-	switch {
-	case e.wire:
-		most = sprintWirePolls
-	case e.wait.Spins == 0:
+	most, every := e.patience(j.Plan)
+	if e.wait.Spins == 0 {
 		most = checkEvery
 	}
 	for polls := 0; polls < most; {
@@ -114,6 +113,9 @@ func (e *Engine) dart(j *Job) bool {
 		polls++
 		switch {
 		case e.wire:
+			if every > 1 && polls%every != 1 {
+				continue
+			}
 			if _, err := e.progress(); err != nil {
 				return false // and the engine finds it, too
 			}

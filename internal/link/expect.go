@@ -41,7 +41,7 @@ func (r *wireReceiver) ask() {
 	x := &r.expected
 	for len(x.rest) > 0 && x.next-r.l.taken < uint32(len(x.slots)) {
 		n := min(len(x.rest), r.geo.SlotBytes)
-		if x.next-r.l.taken >= r.l.arrived-r.l.taken && n > r.geo.shortBytes() {
+		if int32(x.next-r.l.arrived) >= 0 && n > r.geo.shortBytes() {
 			s := &x.slots[x.next%uint32(len(x.slots))]
 			s.dst, s.got = x.rest[:n], -1
 			x.arena.Redirect(s.offset, s.dst)

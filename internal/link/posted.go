@@ -42,6 +42,9 @@ func (g posted) touched(section []byte, lanes int) [2][]byte {
 	return parts(section, g.laneOffset(lanes), g.laneOffset(g.Lanes-1))
 }
 
-// recvDepth is how many writes with immediate can be on their way to a rank from one peer: of each lane a ring of
-// data, the credits for a ring of data in the other direction, due for slots or for entries, and a notice.
-func (g posted) recvDepth() int { return g.Lanes*(g.headers()+g.Slots+creditBatch+1) + 1 }
+// recvDepth is how many writes with immediate from one peer a rank can have not polled: of each lane a ring of
+// data and what was taken before it was polled, the credits for a ring of data in the other direction, due for slots
+// or for entries, and a notice.
+func (g posted) recvDepth() int {
+	return g.Lanes*(g.headers()+aheadMost+g.Slots+creditBatch+1) + 1
+}

@@ -42,6 +42,7 @@ type wire struct {
 	asked   uint64      // the last signaled one's ID
 	done    uint64      // all writes to this ID are complete
 	auto    bool        // they go on by themselves
+	early   bool        // memory shows them as they land (seal)
 	inline  int         // bytes up to which the device takes them at once
 	beats   int         // signs of life posted since the last completion
 	lanes   []*wireLane
@@ -56,7 +57,7 @@ type wireLane struct {
 	busy           []bool // sending: slots whose message the peer has not consumed, as far as known
 	paid           []bool // sending: per entry, whether its message took a slot
 	arrived        uint32 // receiving: messages whose write has completed
-	taken          uint32 // receiving: messages consumed
+	taken          uint32 // receiving: messages consumed, up to aheadMost more than have arrived
 	credited       uint32 // receiving: messages whose credit was returned
 	owing          bool   // receiving: a message consumed since then had a slot
 }
@@ -70,7 +71,7 @@ func (p *Peer) connectWire() error {
 	p.visit(st.Bytes())
 	p.visit(p.section)
 	attr := p.port.dev.Attr()
-	w := &wire{peer: p, staging: st, auto: attr.Autonomous, inline: attr.MaxInline}
+	w := &wire{peer: p, staging: st, auto: attr.Autonomous, early: attr.Early, inline: attr.MaxInline}
 	p.wire = w
 	if _, keeps := p.endpoint.(rdma.Keeper); keeps {
 		p.direct = attr.AnyLocal
@@ -337,8 +338,12 @@ func (s *wireSender) pay(w rdma.Write, n int, c *Call) {
 func (s *wireSender) publish(n int, k kind, bytes int, c *Call, before ...rdma.Write) {
 	at, p := s.entry(), s.wire.peer
 	h := s.headers[at]
+	v := publication(s.l.sent, 0, n, k)
 	h.call = *c
-	h.pub.Store(publication(s.l.sent, 0, n, k))
+	if sealed(n, k) {
+		h.inline[3] = h.seal(v)
+	}
+	h.pub.Store(v)
 	s.l.paid[at] = len(before) > 0
 	s.l.sent++
 	s.l.credited, s.l.owing = s.l.taken, false
@@ -389,7 +394,7 @@ func (r *wireReceiver) Peek(c *Call) (*Message, error) {
 
 // oldest parses the oldest message that has arrived; call is nil if none has.
 func (r *wireReceiver) oldest() (m Message, call *Call, err error) {
-	if r.l.arrived == r.l.taken {
+	if !r.here() {
 		r.wire.peer.awaited()
 		return m, nil, nil
 	}

@@ -33,7 +33,11 @@ func (s *wireSender) Put(src []byte, c *Call) bool {
 	} else {
 		copy(h.bytes(), src)
 	}
-	h.pub.Store(publication(l.sent, 0, len(src), inLine))
+	v := publication(l.sent, 0, len(src), inLine)
+	if len(src) <= SealedBytes {
+		h.inline[3] = h.seal(v)
+	}
+	h.pub.Store(v)
 	l.paid[at] = false
 	l.sent++
 	l.credited, l.owing = l.taken, false
@@ -67,7 +71,7 @@ func (r *wireReceiver) Take(dst []byte, c *Call) Took {
 	if r.open || r.stash.kept != nil {
 		return Other
 	}
-	if l.arrived == l.taken {
+	if !r.here() {
 		r.wire.peer.awaited()
 		return Nothing
 	}

@@ -95,6 +95,7 @@ func openPort(lib *ibv.Lib, name string, port uint8, o Options) (_ *Device, err 
 		MaxMessage: int(min(p.MaxMessage, 1<<30)),
 		MaxPosted:  min(o.SendDepth, int(d.limits.MaxQPWR)/2),
 		Autonomous: true,
+		Early:      true,
 	}
 	if d.attr.MaxInline, err = d.probeInline(o.Inline); err != nil {
 		return nil, err

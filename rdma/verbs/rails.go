@@ -65,6 +65,7 @@ func OpenRails(o Options, n int) (*Rails, error) {
 	}
 	r.attr.Name = strings.Join(names, "+")
 	r.attr.Autonomous = false // who takes over from a rail that fails must be polled
+	r.attr.Early = false      // what a rail has landed may be sent again by another
 	if r.attr.MaxPosted = (r.attr.MaxPosted - noticeSends) / 2; r.attr.MaxPosted < 2 {
 		return nil, errors.Join(unavailable("queue pairs of %s are too short for several in a connection", r.attr.Name), r.Close())
 	}
