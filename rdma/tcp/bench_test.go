@@ -66,18 +66,20 @@ func rawPair(tb testing.TB) (a, b int) {
 	l, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(tb, err)
 	defer func() { _ = unix.Close(l) }()
+	reno := func(fd int) { _ = unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "reno") } // as ours, see unpaced
+	reno(l)
 	require.NoError(tb, unix.Bind(l, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
 	require.NoError(tb, unix.Listen(l, 1))
 	at, err := unix.Getsockname(l)
 	require.NoError(tb, err)
 	a, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(tb, err)
+	reno(a)
 	require.NoError(tb, unix.Connect(a, at))
 	b, _, err = unix.Accept4(l, unix.SOCK_CLOEXEC)
 	require.NoError(tb, err)
 	for _, fd := range []int{a, b} {
 		require.NoError(tb, unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1))
-		_ = unix.SetsockoptString(fd, unix.IPPROTO_TCP, unix.TCP_CONGESTION, "reno") // as ours, see unpaced
 		tb.Cleanup(func() { _ = unix.Close(fd) })
 	}
 	return a, b

@@ -104,7 +104,7 @@ func (d *dial) report() []string {
 // that this host is on, then the others.
 func (d *dial) candidates() []netip.AddrPort {
 	var out []netip.AddrPort
-	if d.to.host != (hostID{}) && d.to.host == d.e.dev.host {
+	if d.e.near(d.to) {
 		out = append(out, d.to.loopback...)
 	}
 	near := func(c netip.AddrPort) bool {
@@ -123,7 +123,7 @@ func (d *dial) candidates() []netip.AddrPort {
 // attempt dials one candidate and pairs with it. It returns nil when the socket has a connection,
 // this one or another.
 func (d *dial) attempt(ctx context.Context, to netip.AddrPort) error {
-	dialer := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: false}}
+	dialer := newDialer(d.e.near(d.to))
 	c, err := dialer.DialContext(ctx, "tcp", to.String())
 	if err != nil {
 		return err

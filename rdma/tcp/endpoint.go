@@ -85,6 +85,9 @@ func (e *endpoint) Address() []byte {
 	return a.encode()
 }
 
+// near reports whether the peer with this address is on the same host.
+func (e *endpoint) near(a *address) bool { return a.host != (hostID{}) && a.host == e.dev.host }
+
 // start takes the paired connections for the data path.
 func (e *endpoint) start(sockets int) error {
 	e.pair.mu.Lock()
@@ -206,8 +209,10 @@ func newLane(e *endpoint, index int, p *partner) (*lane, error) {
 	if err := keepAlive(p.tcp, e.dev.opts.DeadAfter); err != nil {
 		return nil, err
 	}
-	if remote := e.pair.remote; remote.host == e.dev.host && remote.host != (hostID{}) {
-		unpaced(p.tcp)
+	if e.near(e.pair.remote) {
+		if raw, err := p.tcp.SyscallConn(); err == nil {
+			unpaced(raw) // if it came to an address that is for everybody
+		}
 		widen(p.tcp)
 	}
 	if t, ok := p.conn.(*tls.Conn); ok {
@@ -233,18 +238,6 @@ func newLane(e *endpoint, index int, p *partner) (*lane, error) {
 	}
 	_ = p.tcp.Close() // the runtime's poller gives it up; the connection lives in fd
 	return l, nil
-}
-
-// unpaced takes a connection within a host out of congestion control that paces: there is no network to
-// spare, and where the system's default is BBR its timers and its probing cost up to half of the rate
-// (measured with messages of some MiB). Reno is in every kernel and free to use (tcp(7)); where it is not,
-// the default stays.
-func unpaced(c *net.TCPConn) {
-	if raw, err := c.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) {
-			_ = unix.SetsockoptString(int(fd), unix.IPPROTO_TCP, unix.TCP_CONGESTION, "reno")
-		})
-	}
 }
 
 // wide is the receive buffer's least, in bytes, on a connection within a host: a few long frames.

@@ -54,7 +54,7 @@ func (d *device) listen() error {
 // listenOn tries the wanted port first, then any that the options allow.
 func (d *device) listenOn(ip netip.Addr, want int) (net.Listener, error) {
 	try := func(port int) (net.Listener, error) {
-		return net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, uint16(port))))
+		return listenTCP(netip.AddrPortFrom(ip, uint16(port)))
 	}
 	if want != 0 {
 		if l, err := try(want); !errors.Is(err, syscall.EADDRINUSE) {
