@@ -131,7 +131,9 @@ func (c *Comm) fill(j *executor.Job, p *planned, call *Call) {
 	j.Plan = p.plan
 	a := &j.Args
 	a.In, a.Out, a.Reducer, a.Stage = call.Src.Bytes(), call.Dst.Bytes(), p.reducer, nil
-	a.InPlace, a.OutPlace = c.windows.place(a.In), c.windows.place(a.Out)
+	if a.InPlace, a.OutPlace = (link.Place{}), (link.Place{}); len(c.windows.list) > 0 {
+		a.InPlace, a.OutPlace = c.windows.place(a.In), c.windows.place(a.Out)
+	}
 	c.number(j, p, call)
 }
 

@@ -14,9 +14,12 @@ const (
 	sprintWirePolls = 64
 )
 
-// earlyLooks is how many looks at memory there are for each at a completion queue, where memory shows the messages that
-// are waited for.
-const earlyLooks = 8
+// Where memory shows the messages that are waited for, a sprint looks there earlyLooks times for each poll of completion
+// queues, and takes earlyPolls times as many looks in vain.
+const (
+	earlyLooks = 32
+	earlyPolls = 8
+)
 
 // patience returns how many looks in vain a sprint waits for, and for how many of them it polls the mesh once.
 func (e *Engine) patience(p *Plan) (most, every int) {
@@ -24,7 +27,7 @@ func (e *Engine) patience(p *Plan) (most, every int) {
 	case !e.wire:
 		return sprintPolls, 0
 	case e.early && p.longest <= link.SealedBytes:
-		return sprintWirePolls * earlyLooks, earlyLooks
+		return sprintWirePolls * earlyPolls, earlyLooks
 	}
 	return sprintWirePolls, 1
 }

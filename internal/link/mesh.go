@@ -316,7 +316,7 @@ func (m *Mesh) Goodbye() {
 func (m *Mesh) Drained() bool {
 	for _, pt := range *m.ports.Load() {
 		for _, w := range pt.wires {
-			if !w.drained() {
+			if !w.leftAlone() && !w.drained() {
 				return false
 			}
 		}

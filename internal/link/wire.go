@@ -164,10 +164,10 @@ func (w *wire) retry() {
 	w.mu.Unlock()
 }
 
+// leftAlone reports whether all that was posted goes on by itself, from memory of the link's own.
+func (w *wire) leftAlone() bool { return w.auto && !w.peer.direct && !w.behind.Load() }
+
 func (w *wire) drained() bool {
-	if w.auto && !w.peer.direct && !w.behind.Load() {
-		return true
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.done >= w.needed {
@@ -443,8 +443,7 @@ func (r *wireReceiver) Advance(n int) {
 	}
 }
 
-// free takes the oldest message. Its entry and its slot return to the peer with the next message on the lane, or
-// by a write of its own when many are due.
+// free takes the oldest message.
 func (r *wireReceiver) free() {
 	l := r.l
 	h := r.headers[l.taken%uint32(len(r.headers))]
@@ -452,6 +451,13 @@ func (r *wireReceiver) free() {
 	r.expected.end(l.taken)
 	l.taken++
 	r.ask()
+	r.giveBack()
+}
+
+// giveBack returns entries and slots to the peer: with the next message on the lane or, when many are due, by a write
+// of its own.
+func (r *wireReceiver) giveBack() {
+	l := r.l
 	if due := l.taken - l.credited; due >= r.lag || l.owing && due >= r.batch {
 		l.credited, l.owing = l.taken, false
 		r.wire.post(rdma.Write{Remote: r.wire.peer.remote, Offset: r.wire.peer.base,

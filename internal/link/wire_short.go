@@ -85,6 +85,11 @@ func (r *wireReceiver) Take(dst []byte, c *Call) Took {
 	} else {
 		copy(dst, h.bytes())
 	}
-	r.free()
+	if r.expected.arena != nil {
+		r.free()
+		return Taken
+	}
+	l.taken++
+	r.giveBack()
 	return Taken
 }
