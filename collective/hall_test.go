@@ -24,7 +24,11 @@ func TestGuestDeclines(t *testing.T) {
 	defer contact.Close()
 	guests, err := h.take(t.Context(), 1)
 	require.NoError(t, err)
-	require.NoError(t, contact.Send([]byte(`{"coming":false}`), time.Minute))
+	go guests[0].invite(&invitation{Name: "a"})
+	_, err = contact.Receive()
+	require.NoError(t, err)
+	require.NoError(t, contact.Send([]byte(`{"name":"another","coming":true}`), time.Minute))
+	require.NoError(t, contact.Send([]byte(`{"name":"a","coming":false}`), time.Minute))
 	select {
 	case <-guests[0].life.Done():
 	case <-guests[0].coming:

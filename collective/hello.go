@@ -88,46 +88,48 @@ func agreed(c *Config, tuning *tuning) map[string]string {
 	}
 }
 
-// decodeHellos reads the ranks' hellos and refuses ranks that have failed or are set up differently
-// from rank 0. All ranks find the same.
+// decodeHellos reads the ranks' hellos. Ranks that have failed, or are set up differently from rank 0, are a
+// misfit. All ranks find the same.
 func decodeHellos(blobs [][]byte) ([]hello, error) {
 	hs := make([]hello, len(blobs))
-	known := make(map[string]*hello) // by the second line
+	known := make(map[string]int) // by the second line
+	var wrong misfit
 	for r, b := range blobs {
 		mine, rest := lines(b)
-		first := known[string(rest)]
-		if first == nil {
-			first = &hs[r]
-			known[string(rest)] = first
-			if err := json.Unmarshal(rest, first); err != nil {
-				return nil, fmt.Errorf("%w: hello of rank %d: %v", ErrInternal, r, err)
-			}
+		if first, ok := known[string(rest)]; ok {
+			hs[r] = hs[first]
+		} else if err := json.Unmarshal(rest, &hs[r]); err != nil {
+			wrong.blame(r, ErrInternal, "hello of rank %d: %v", r, err)
+			continue
 		} else {
-			hs[r] = *first
+			known[string(rest)] = r
 		}
 		hs[r].own = own{}
-		if err := json.Unmarshal(mine, &hs[r].own); err != nil {
-			return nil, fmt.Errorf("%w: hello of rank %d: %v", ErrInternal, r, err)
-		}
-		if hs[r].Version != helloVersion {
-			return nil, fmt.Errorf("%w: rank %d speaks version %d of the exchange, rank 0 version %d", ErrMismatch, r, hs[r].Version, hs[0].Version)
-		}
-		if hs[r].Failed != "" {
-			return nil, fmt.Errorf("%w: rank %d (%s): %s", ErrGaveUp, r, hs[r].Host, hs[r].Failed)
+		switch err := json.Unmarshal(mine, &hs[r].own); {
+		case err != nil:
+			wrong.blame(r, ErrInternal, "hello of rank %d: %v", r, err)
+		case hs[r].Version != helloVersion:
+			wrong.blame(r, ErrMismatch, "rank %d speaks version %d of the exchange, rank 0 version %d", r, hs[r].Version, hs[0].Version)
+		case hs[r].Failed != "":
+			wrong.blame(r, ErrGaveUp, "rank %d (%s): %s", r, hs[r].Host, hs[r].Failed)
 		}
 	}
 	names := slices.Sorted(maps.Keys(hs[0].Agreed))
 	for r, b := range blobs {
 		_, rest := lines(b)
-		if known[string(rest)] != &hs[r] {
-			continue // as an earlier one
+		if first := known[string(rest)]; wrong.blames(0) || wrong.blames(r) || first < r && !wrong.blames(first) {
+			continue // an earlier one with the same settings fits
 		}
 		for _, name := range names {
 			v := hs[0].Agreed[name]
 			if theirs := hs[r].Agreed[name]; theirs != v {
-				return nil, fmt.Errorf("%w: %s is %s on rank 0 (%s) and %s on rank %d (%s): set it alike everywhere", ErrMismatch, name, shown(v), hs[0].Host, shown(theirs), r, hs[r].Host)
+				wrong.blame(r, ErrMismatch, "%s is %s on rank 0 (%s) and %s on rank %d (%s): set it alike everywhere", name, shown(v), hs[0].Host, shown(theirs), r, hs[r].Host)
+				break
 			}
 		}
+	}
+	if err := wrong.orNil(); err != nil {
+		return nil, err
 	}
 	return hs, nil
 }

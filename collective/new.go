@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 
 	"github.com/gccl/gccl/bootstrap"
 	"github.com/gccl/gccl/internal/cpu"
@@ -64,7 +65,10 @@ func New(ctx context.Context, cfg Config) (_ *Comm, err error) {
 	c.p2pSeq = make([]transferSeq, c.size)
 	offered, err := c.offer()
 	c.openPort(ctx)
-	if err := c.meet(ctx, offered, errors.Join(failed, err)); err != nil {
+	if failed = errors.Join(failed, err); failed != nil {
+		failed = &unable{failed}
+	}
+	if err := c.meet(ctx, offered, failed); err != nil {
 		return nil, err
 	}
 	if err := c.connect(ctx); err != nil {
@@ -167,13 +171,18 @@ func (c *Comm) meet(ctx context.Context, offered []string, failed error) error {
 	if c.peers, err = c.cfg.shared.peers(blobs); err != nil {
 		return err
 	}
+	if n := slices.Index(c.standby.former, -1); n >= 0 {
+		if err := apart(c.peers, n); err != nil {
+			return err
+		}
+	}
 	c.epoch = c.peers[0].Epoch
 	c.geo = geometry(&c.cfg, c.peers)
 	if b := c.cfg.BufferBytes; b > 0 && b < 64*c.geo.Slots {
-		return invalid("GCCL_BUFFSIZE is %d: %d slots need at least 64 bytes each", b, c.geo.Slots)
+		return nobodys(invalid("GCCL_BUFFSIZE is %d: %d slots need at least 64 bytes each", b, c.geo.Slots))
 	}
 	if err := c.geo.Check(); err != nil {
-		return fmt.Errorf("%w: %v", ErrInvalid, err)
+		return nobodys(fmt.Errorf("%w: %v", ErrInvalid, err))
 	}
 	return c.tune()
 }

@@ -253,10 +253,7 @@ func (c *Comm) guarded(ctx context.Context, s *recovery.Session, name string, me
 	ctx, cancel := s.Guard(ctx, set)
 	defer cancel()
 	child, err := c.remake(ctx, name, members, newcomers)
-	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("%w (%w)", err, context.Cause(ctx))
-	}
-	return child, err
+	return child, because(ctx, err)
 }
 
 // remake makes a communicator of ranks of this one, with newcomers after them. All call it with the same
@@ -285,7 +282,11 @@ func (c *Comm) planeName(name string) string {
 // form makes the control plane of a communicator whose rank 0 has the addresses given.
 func (c *Comm) form(ctx context.Context, name string, rank, size int, addrs []string) (bootstrap.Group, error) {
 	if c.cfg.local != nil {
-		return c.cfg.local.Join(name, rank, size), ctx.Err()
+		g := c.cfg.local.Join(name, rank, size)
+		if err := ctx.Err(); err != nil {
+			return nil, errors.Join(err, g.Close()) // the others need not wait for this one
+		}
+		return g, nil
 	}
 	b := c.cfg.Bootstrap
 	b.Rank, b.Size, b.LocalRank, b.LocalSize = rank, size, 0, 0

@@ -3,6 +3,7 @@ package collective
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -13,6 +14,28 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
+
+// testTime is how long a test waits at most for what is a matter of milliseconds, on a machine that is busy.
+const testTime = time.Minute
+
+// patient bounds what a test waits for, so that a hang is a failure that says where.
+func patient(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), testTime, fmt.Errorf("%s has waited for %v", t.Name(), testTime))
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// next takes one of what comes, which what says.
+func next[T any](t *testing.T, from <-chan T, what string) T {
+	t.Helper()
+	select {
+	case v := <-from:
+		return v
+	case <-time.After(2 * testTime): // later than the contexts, which know more
+		require.FailNow(t, "waited in vain for "+what)
+	}
+	panic("unreachable")
+}
 
 // recovered calls f on some ranks at once and returns what each got.
 func recovered(comms []*Comm, f func(c *Comm) (*Comm, error)) ([]*Comm, []error) {
@@ -37,7 +60,7 @@ func sums(t *testing.T, comms []*Comm) {
 	t.Helper()
 	each(t, comms, func(c *Comm) error {
 		x := []int64{1, int64(c.Rank())}
-		err := c.AllReduce(t.Context(), tensor.Of(x), tensor.Of(x), tensor.Sum)
+		err := c.AllReduce(patient(t), tensor.Of(x), tensor.Of(x), tensor.Sum)
 		n := int64(len(comms))
 		require.Equal(t, []int64{n, n * (n - 1) / 2}, x)
 		return err
@@ -47,14 +70,14 @@ func sums(t *testing.T, comms []*Comm) {
 // Ranks leave one after the other, rank 0 first; the others shrink each time. Nothing is left.
 func TestShrinkOfGoroutines(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	comms, err := NewLocal(t.Context(), 5, Config{Timeout: 20 * time.Second})
+	comms, err := NewLocal(patient(t), 5, Config{Timeout: 20 * time.Second})
 	require.NoError(t, err)
 	for generation := uint64(1); len(comms) > 1; generation++ {
 		sums(t, comms)
 		gone := (len(comms) + 1) % 3 % len(comms)
 		require.NoError(t, comms[gone].Close())
 		old := without(comms, gone)
-		survivors, errs := recovered(old, func(c *Comm) (*Comm, error) { return c.Shrink(t.Context()) })
+		survivors, errs := recovered(old, func(c *Comm) (*Comm, error) { return c.Shrink(patient(t)) })
 		require.NoError(t, errors.Join(errs...))
 		for i, c := range survivors {
 			require.Equal(t, i, c.Rank())
@@ -67,7 +90,7 @@ func TestShrinkOfGoroutines(t *testing.T) {
 			require.Equal(t, want, c.Former(i))
 			require.Equal(t, gone, old[i].Failed()[0].Rank)
 		}
-		_, err := old[0].Shrink(t.Context())
+		_, err := old[0].Shrink(patient(t))
 		require.ErrorIs(t, err, ErrInvalid, "it can only be closed")
 		if generation%2 == 0 { // in either order
 			closeAll(t, old...)
@@ -76,7 +99,7 @@ func TestShrinkOfGoroutines(t *testing.T) {
 		}
 		comms = survivors
 	}
-	lone, err := comms[0].Shrink(t.Context())
+	lone, err := comms[0].Shrink(patient(t))
 	require.NoError(t, err)
 	require.Equal(t, 1, lone.Size())
 	closeAll(t, comms[0], lone)
@@ -89,21 +112,21 @@ func without(comms []*Comm, i int) []*Comm {
 // Shrink with all ranks alive, after one gave a call up, makes a communicator of all.
 func TestShrinkRepairs(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	comms, err := NewLocal(t.Context(), 3, Config{Timeout: 20 * time.Second})
+	comms, err := NewLocal(patient(t), 3, Config{Timeout: 20 * time.Second})
 	require.NoError(t, err)
 	comms[1].Abort("test")
 	again, errs := recovered(comms, func(c *Comm) (*Comm, error) {
 		if c.Rank() != 2 {
-			return c.Shrink(t.Context())
+			return c.Shrink(patient(t))
 		}
-		err := c.Barrier(t.Context()) // rank 2 learns of it in a call
+		err := c.Barrier(patient(t)) // rank 2 learns of it in a call
 		for err == nil {
-			err = c.Barrier(t.Context())
+			err = c.Barrier(patient(t))
 		}
 		if !errors.Is(err, ErrGaveUp) && !errors.Is(err, ErrRevoked) { // whichever it hears of first
 			return nil, err
 		}
-		return c.Shrink(t.Context())
+		return c.Shrink(patient(t))
 	})
 	require.NoError(t, errors.Join(errs...))
 	sums(t, again)
@@ -114,11 +137,11 @@ func TestShrinkRepairs(t *testing.T) {
 // Revoke ends the calls of all ranks; Agree works before and after, with and without a rank that is gone.
 func TestRevokeAndAgree(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	comms, err := NewLocal(t.Context(), 4, Config{Timeout: 20 * time.Second})
+	comms, err := NewLocal(patient(t), 4, Config{Timeout: 20 * time.Second})
 	require.NoError(t, err)
 	agree := func(comms []*Comm, want uint64) {
 		each(t, comms, func(c *Comm) error {
-			got, err := c.Agree(t.Context(), ^uint64(0)^1<<c.Rank())
+			got, err := c.Agree(patient(t), ^uint64(0)^1<<c.Rank())
 			require.Equal(t, want, got)
 			return err
 		})
@@ -126,9 +149,9 @@ func TestRevokeAndAgree(t *testing.T) {
 	agree(comms, ^uint64(0b1111))
 	sums(t, comms)
 	ended := make(chan error)
-	go func() { ended <- comms[0].Barrier(t.Context()) }()
+	go func() { ended <- comms[0].Barrier(patient(t)) }()
 	comms[1].Revoke(errors.New("enough"))
-	err = <-ended
+	err = next(t, ended, "the end of the barrier")
 	require.ErrorIs(t, err, ErrRevoked)
 	require.ErrorContains(t, err, "rank 1")
 	require.ErrorContains(t, err, "enough")
@@ -136,7 +159,7 @@ func TestRevokeAndAgree(t *testing.T) {
 	require.NoError(t, comms[2].Close())
 	agree(without(comms, 2), ^uint64(0b1011))
 	require.Len(t, comms[3].Failed(), 1)
-	_, err = comms[2].Agree(t.Context(), 0)
+	_, err = comms[2].Agree(patient(t), 0)
 	require.ErrorIs(t, err, ErrClosed)
 	closeAll(t, comms...)
 }
@@ -146,9 +169,9 @@ func TestAgreeAgainstShrink(t *testing.T) {
 	comms := localBroken(t, 2, Config{Timeout: 20 * time.Second})
 	_, errs := recovered(comms, func(c *Comm) (*Comm, error) {
 		if c.Rank() == 0 {
-			return c.Shrink(t.Context())
+			return c.Shrink(patient(t))
 		}
-		_, err := c.Agree(t.Context(), 1)
+		_, err := c.Agree(patient(t), 1)
 		return nil, err
 	})
 	for _, err := range errs {
@@ -160,26 +183,24 @@ func TestAgreeAgainstShrink(t *testing.T) {
 // out, and the others go on without it. Close ends a Shrink.
 func TestShrinkIsBounded(t *testing.T) {
 	defer goleak.VerifyNone(t)
-	comms, err := NewLocal(t.Context(), 3, Config{Timeout: 20 * time.Second})
+	comms, err := NewLocal(patient(t), 3, Config{Timeout: 20 * time.Second})
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err = comms[0].Shrink(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.ErrorContains(t, err, "rank 1")
-	rest, errs := recovered(comms[1:], func(c *Comm) (*Comm, error) { return c.Shrink(t.Context()) })
+	rest, errs := recovered(comms[1:], func(c *Comm) (*Comm, error) { return c.Shrink(patient(t)) })
 	require.NoError(t, errors.Join(errs...))
 	sums(t, rest)
 	done := make(chan error)
 	go func() {
-		_, err := rest[0].Shrink(context.Background())
+		_, err := rest[0].Shrink(patient(t))
 		done <- err
 	}()
-	for rest[1].broken.Load() == nil { // it has heard of it
-		time.Sleep(time.Millisecond)
-	}
+	require.Eventually(t, func() bool { return rest[1].broken.Load() != nil }, testTime, time.Millisecond, "rank 1 hears of the Shrink")
 	require.NoError(t, rest[0].Close())
-	require.ErrorIs(t, <-done, ErrClosed)
+	require.ErrorIs(t, next(t, done, "the end of Shrink"), ErrClosed)
 	closeAll(t, comms...)
 	closeAll(t, rest...)
 }
@@ -188,7 +209,7 @@ func TestShrinkIsBounded(t *testing.T) {
 func TestGrow(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	cfg := Config{Timeout: 20 * time.Second, Bootstrap: bootstrap.Config{Store: store.NewMemory(), RunID: "job"}}
-	comms, err := NewLocal(t.Context(), 1, cfg)
+	comms, err := NewLocal(patient(t), 1, cfg)
 	require.NoError(t, err)
 	newcomer := comms[0].cfg
 	var all [][]*Comm
@@ -196,27 +217,27 @@ func TestGrow(t *testing.T) {
 		joined := make(chan *Comm, n)
 		for range n {
 			go func() {
-				c, err := Join(t.Context(), newcomer)
+				c, err := Join(patient(t), newcomer)
 				require.NoError(t, err)
 				joined <- c
 			}()
 		}
 		for waiting := 0; waiting < n; {
 			each(t, comms, func(c *Comm) error {
-				got, err := c.Waiting(t.Context())
+				got, err := c.Waiting(patient(t))
 				if c.Rank() == 0 {
 					waiting = got
 				}
 				return err
 			})
 		}
-		grown, errs := recovered(comms, func(c *Comm) (*Comm, error) { return c.Grow(t.Context(), n) })
+		grown, errs := recovered(comms, func(c *Comm) (*Comm, error) { return c.Grow(patient(t), n) })
 		require.NoError(t, errors.Join(errs...))
 		for range n {
 			grown = append(grown, nil)
 		}
 		for range n {
-			c := <-joined
+			c := next(t, joined, "a newcomer")
 			require.Nil(t, grown[c.Rank()])
 			grown[c.Rank()] = c
 		}
@@ -246,20 +267,20 @@ func TestGrow(t *testing.T) {
 func TestGrowFails(t *testing.T) {
 	defer goleak.VerifyNone(t)
 	cfg := Config{Timeout: 20 * time.Second, Bootstrap: bootstrap.Config{Store: store.NewMemory(), RunID: "job"}}
-	comms, err := NewLocal(t.Context(), 2, cfg)
+	comms, err := NewLocal(patient(t), 2, cfg)
 	require.NoError(t, err)
 	other := comms[0].cfg
 	other.Reproducible = true
 	joined := make(chan error, 1)
 	go func() {
-		_, err := Join(t.Context(), other)
+		_, err := Join(patient(t), other)
 		joined <- err
 	}()
-	_, errs := recovered(comms, func(c *Comm) (*Comm, error) { return c.Grow(t.Context(), 1) })
+	_, errs := recovered(comms, func(c *Comm) (*Comm, error) { return c.Grow(patient(t), 1) })
 	for _, err := range errs {
 		require.ErrorContains(t, err, "GCCL_REPRODUCIBLE")
 	}
-	require.ErrorIs(t, <-joined, ErrMismatch)
+	require.ErrorIs(t, next(t, joined, "the newcomer's Join"), ErrMismatch)
 	sums(t, comms)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -267,7 +288,7 @@ func TestGrowFails(t *testing.T) {
 		if c.Rank() == 0 {
 			return c.Grow(ctx, 1)
 		}
-		return c.Grow(t.Context(), 1)
+		return c.Grow(patient(t), 1)
 	})
 	for _, err := range errs {
 		require.ErrorIs(t, err, ErrUnavailable, "nobody comes")

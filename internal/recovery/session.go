@@ -30,6 +30,9 @@ var (
 	ErrLeft = errors.New("this rank has left")
 )
 
+// ErrElsewhere ends a guarded context when the flag that a member has contributed is 0.
+var ErrElsewhere = errors.New("it failed on another rank")
+
 // Config describes a session.
 type Config struct {
 	bootstrap.Circle
@@ -304,6 +307,12 @@ func (s *Session) Agree(ctx context.Context, op uint8, flags uint64) (agree.Outc
 		select {
 		case <-changed:
 		case <-ctx.Done():
+			s.mu.Lock()
+			v, done = s.machine.Decision(round) // which others may act upon
+			s.mu.Unlock()
+			if done {
+				return v, round, nil
+			}
 			err := fmt.Errorf("%w: waited for %s", context.Cause(ctx), s.describe(missing))
 			s.leave(err)
 			return v, round, err

@@ -200,7 +200,7 @@ func (s *Session) alarm(g *guard) error {
 		}
 	}
 	if s.machine.Round() == g.round && s.machine.Least() == 0 {
-		return errors.New("it failed on another rank")
+		return ErrElsewhere
 	}
 	return nil
 }
