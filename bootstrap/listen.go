@@ -63,6 +63,15 @@ func listenAny(ctx context.Context, cfg *Config, hosts []string) ([]net.Listener
 	return listeners, nil
 }
 
+// listenLoopback binds a port for ranks of this host alone: on one loopback address, which all of them have.
+func listenLoopback(ctx context.Context, cfg *Config) ([]net.Listener, error) {
+	listeners, err := listenAny(ctx, cfg, []string{"127.0.0.1"})
+	if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT) {
+		return listenAny(ctx, cfg, []string{"::1"})
+	}
+	return listeners, err
+}
+
 // listenFirst binds the first port of a range that is free on all hosts that exist. Port 0 is any.
 func listenFirst(ctx context.Context, hosts []string, first, last int) ([]net.Listener, error) {
 	var firstErr error
@@ -175,6 +184,13 @@ func localAddrs() ([]netip.Addr, error) {
 // published returns the addresses under which others can reach listeners, the likeliest first:
 // preferred, if it is valid, then those of the interfaces that the configuration selects.
 func published(cfg *Config, listeners []net.Listener, preferred netip.Addr, loopback bool) ([]string, error) {
+	if cfg.Interface == "" && loopback && onLoopback(listeners) { // whatever the interfaces are
+		out := make([]string, len(listeners))
+		for i, l := range listeners {
+			out[i] = l.Addr().String()
+		}
+		return out, nil
+	}
 	filter, err := netif.ParseFilter(cfg.Interface)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrConfig, err)
@@ -210,4 +226,12 @@ func published(cfg *Config, listeners []net.Listener, preferred netip.Addr, loop
 			ErrConfig, cfg.Rank, netif.Describe(all))
 	}
 	return out, nil
+}
+
+// onLoopback reports whether listeners can be reached on this host's loopback addresses alone.
+func onLoopback(listeners []net.Listener) bool {
+	return !slices.ContainsFunc(listeners, func(l net.Listener) bool {
+		a, ok := l.Addr().(*net.TCPAddr)
+		return !ok || !a.IP.IsLoopback()
+	})
 }

@@ -73,11 +73,13 @@ func openParentDoor(ctx context.Context, g *group, cfg *Config, seenFrom net.Add
 	if ap, err := netip.ParseAddrPort(seenFrom.String()); err == nil {
 		preferred = ap.Addr()
 	}
-	hosts := []string{""}
+	var listeners []net.Listener
+	var err error
 	if loopback {
-		hosts = []string{"127.0.0.1", "::1"}
+		listeners, err = listenLoopback(ctx, cfg)
+	} else {
+		listeners, err = listenAny(ctx, cfg, []string{""})
 	}
-	listeners, err := listenAny(ctx, cfg, hosts)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -36,11 +36,13 @@ func OpenPort(ctx context.Context, cfg Config) (*Port, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = zap.NewNop()
 	}
-	hosts := []string{""}
+	var listeners []net.Listener
+	var err error
 	if cfg.oneHost() && !cfg.hasBoard() {
-		hosts = []string{"127.0.0.1", "::1"}
+		listeners, err = listenLoopback(ctx, &cfg)
+	} else {
+		listeners, err = listenAny(ctx, &cfg, []string{""})
 	}
-	listeners, err := listenAny(ctx, &cfg, hosts)
 	if err != nil {
 		return nil, fmt.Errorf("bootstrap: %w", err)
 	}

@@ -112,7 +112,7 @@ func NewLocal(ctx context.Context, n int, cfg Config) ([]*Comm, error) {
 const maxStash = 1 << 30
 
 // offer finds out which providers this rank can use. verbs is opened for that, since only then one
-// knows; one that cannot work here is left out, loudly if it was named, and refused under Strict.
+// knows, unless the kernel has no device and nobody has asked for verbs by name; one that cannot work here is left out, loudly if it was named, and refused under Strict.
 func (c *Comm) offer() (names []string, err error) {
 	if c.cfg.network != nil {
 		return []string{"loopback"}, nil
@@ -125,6 +125,10 @@ func (c *Comm) offer() (names []string, err error) {
 	var errs []error
 	for _, name := range list {
 		if name == "verbs" {
+			if !named && !mayHaveVerbs() {
+				c.log.Info("provider left out: the kernel has no RDMA device", zap.String("provider", name))
+				continue
+			}
 			if _, err := c.devices.get(name, &c.cfg); err != nil {
 				errs = append(errs, err)
 				if named {

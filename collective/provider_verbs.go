@@ -7,6 +7,9 @@ import (
 	"github.com/gccl/gccl/rdma/verbs"
 )
 
+// mayHaveVerbs reports whether it is worth trying to open verbs.
+func mayHaveVerbs() bool { return verbs.KernelHasDevices() }
+
 // openVerbs opens the first active RDMA device, or the first two for several queue pairs a connection.
 func openVerbs(cfg *Config) (rdma.Device, error) {
 	o := verbs.Options{HCA: cfg.HCA, Timeout: uint8(min(max(cfg.IBTimeout, 0), 255)), Logger: cfg.Logger}

@@ -3,6 +3,7 @@ package verbs
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -80,6 +81,18 @@ func open(o Options, most int) ([]*Device, error) {
 		return nil, unavailable("HCA filter %q admits none of the devices %v", o.HCA, names)
 	}
 	return nil, unavailable("no usable port: %w", errors.Join(refused...))
+}
+
+// KernelHasDevices reports whether the kernel shows any RDMA device, which costs less than asking libibverbs:
+// it loads several libraries for that. Without, Open cannot succeed.
+func KernelHasDevices() bool {
+	d, err := os.Open("/sys/class/infiniband_verbs")
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(1)
+	return len(names) > 0 || err != io.EOF
 }
 
 // seenByKernel tells the case of a device without its user-space driver apart.
