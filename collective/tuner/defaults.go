@@ -37,8 +37,9 @@ const (
 // AllToAll: Bruck's rounds keep both directions of a pair on one lane, where credit needs no message of its
 // own; with more ranks than cores blocks of 128 KiB save turns (1 MiB: 0.50 ms for 0.75 at 8 ranks).
 //
-// Over tcp within a host, on the same machine: two ranks exchange all of it up to 2 MiB, as two hops cost more
-// than adding twice; 64 KiB and more gain from a second channel (one adds while the other is copied), until
+// Over tcp within a host, on the same machine: two ranks exchange all of it up to 512 KiB, as two hops cost more
+// than adding twice (512 KiB: 143 for 152 by two-shot; 768 KiB, 1, 1.5 and 2 MiB: 225, 305, 434 and 577 for 215, 268, 416 and 553; medians of
+// 6 and 12 rounds, µs); 64 KiB and more gain from a second channel (one adds while the other is copied), until
 // the channels only compete for the caches. A Reduce of theirs is one message while that is short (8 B: 7.9 for 13.7 in two
 // pieces), and AllToAll gains nothing from a second channel (16 MiB: 4.7 ms for 8.3). Four and eight ranks on two cores pay for messages and for waiting
 // (gccl tune, a quiet machine, best of 2 to 8 rounds; µs): the fewest steps are best while data are short
@@ -56,7 +57,7 @@ const (
 // use what was best for four in an earlier run; five to seven were not measured.
 var defaults = []row{
 	{"tcp", 2, 2, schedule.AllReduce, false, 32*kib + 1, "direct.AllReduceOneShot", 1, 0},
-	{"tcp", 2, 2, schedule.AllReduce, false, 2 * mib, "direct.AllReduceOneShot", 2, 0},
+	{"tcp", 2, 2, schedule.AllReduce, false, 640 * kib, "direct.AllReduceOneShot", 2, 0},
 	{"tcp", 2, 2, schedule.AllReduce, false, large, "direct.AllReduceTwoShot", 1, 0},
 	{"tcp", 2, 2, schedule.Reduce, false, 512 * kib, "tree.Reduce", 1, 0},
 	{"tcp", 2, 2, schedule.AllToAll, false, large, "direct.AllToAllPairwise", 1, 0},
