@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/gccl/gccl/internal/executor"
 	"github.com/gccl/gccl/internal/link"
 	"github.com/gccl/gccl/internal/recorder"
+	"go.uber.org/zap"
 )
 
 // fail breaks the communicator because the call with that number failed, tells the peers, and returns the error
@@ -66,6 +68,7 @@ func (c *Comm) fail(call *Call, seq uint64, err error) error {
 		n.Cause, n.Text = link.CauseInternal, fmt.Sprintf("%s: %v", c.describe(c.rank), err)
 	}
 	broke := c.mesh.Fail(n)
+	c.withdraw()
 	if broke != n && gone == nil {
 		e.Kind, e.Peer, e.Err = kindOf(broke.Cause), broke.Culprit, broke
 	}
@@ -79,6 +82,22 @@ func (c *Comm) fail(call *Call, seq uint64, err error) error {
 	}
 	c.log.Warn("communicator broken", errorFields(e)...)
 	return e
+}
+
+// withdrawMost is how long a failed call waits for the peers' cards to acknowledge what it has posted, of which the latest is why
+// it failed.
+const withdrawMost = 200 * time.Millisecond
+
+// withdraw makes sure that no peer's write lands in the tensors of the failed call any more, and that they are not
+// read, before their owner has them back.
+func (c *Comm) withdraw() {
+	if !c.mesh.Exposed() {
+		return
+	}
+	c.flush(withdrawMost)
+	if err := c.mesh.Withdraw(); err != nil {
+		c.log.Warn("connections of a failed call", zap.Error(err))
+	}
 }
 
 // counterpart is this rank's call that the peer's contradicts: that of the same number, if the record

@@ -52,7 +52,7 @@ func TestHelloOfAnotherVersion(t *testing.T) {
 	h := hello{Version: helloVersion}
 	mine, err := h.encode()
 	require.NoError(t, err)
-	for _, theirs := range []string{`{"version":2,"pid":7,"host":"a"}`, "{\"pid\":7}\n{\"version\":5}"} {
+	for _, theirs := range []string{`{"version":2,"pid":7,"host":"a"}`, "{\"pid\":7}\n{\"version\":77}"} {
 		_, err = decodeHellos([][]byte{mine, []byte(theirs)})
 		require.ErrorIs(t, err, ErrMismatch, theirs)
 		require.ErrorContains(t, err, "rank 1 speaks version")

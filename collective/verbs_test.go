@@ -56,7 +56,11 @@ func workCases(ctx context.Context, c *collective.Comm) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%d calls right over %s in %v\n", calls, strings.Join(info.Providers, "+"), time.Since(start).Round(time.Millisecond))
+	granted, err := collective.RunGranted(c)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%d calls right over %s in %v, %d messages placed\n", calls+granted, strings.Join(info.Providers, "+"), time.Since(start).Round(time.Millisecond), collective.Placed(c))
 	return workTable(ctx, c)
 }
 

@@ -29,7 +29,7 @@ func (w *window) show(ctx context.Context, p *link.Peer) error {
 	if p.Provider != w.dev {
 		return nil
 	}
-	return p.SetWindow(ctx, w.id, w.theirs[p.Rank])
+	return p.SetWindow(ctx, w.id, w.region, w.theirs[p.Rank])
 }
 
 // place names memory inside a window, or returns the zero Place.
@@ -68,7 +68,8 @@ func (c *Comm) registered(call *Call) bool {
 // maxAlloc bounds a tensor of Alloc, in bytes.
 const maxAlloc = 1 << 46
 
-// Alloc returns a zeroed tensor in memory that the peers on this host can read and write directly.
+// Alloc returns a zeroed tensor in memory that the peers on this host can read and write directly; where all peers are
+// reached over verbs, long transfers between such tensors go straight from one to the other.
 // All ranks must call it together with the same type and count, and must then pass such
 // tensors to the same calls: ranks that mix them with others get ErrMismatch. It lives until
 // Free or Close. If a rank has no memory, or asks for another size (ErrMismatch), Alloc fails on all ranks

@@ -22,6 +22,7 @@ type perfOptions struct {
 	Sizes         []int
 	Iters, Warmup int
 	Cycles        int
+	Window        int // stream: messages of a call
 	Budget        time.Duration
 	DType, Op     string
 	Root          string
@@ -49,7 +50,7 @@ func perfCommand() *cobra.Command {
 			"With --ranks N it starts N processes of itself on this host; without, it takes its place from the\n" +
 			"launcher's environment. time is the mean of back-to-back calls on the slowest rank; size is the larger\n" +
 			"of a rank's buffers; busbw is algbw times 2(n-1)/n (allreduce), (n-1)/n (allgather, reducescatter,\n" +
-			"alltoall, gather, scatter) or 1. stream is one Send after the other from rank 0 to rank 1. The exit code is not 0 if an element is wrong.",
+			"alltoall, gather, scatter) or 1. stream is one Send after the other from rank 0 to rank 1,\nor --window of them in a Group. The exit code is not 0 if an element is wrong.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.Collective, o.Check, o.Args = args[0], check > 0, os.Args
@@ -88,6 +89,7 @@ func perfCommand() *cobra.Command {
 	f.StringVarP(&o.Root, "root", "r", "0", "root rank, or all")
 	f.IntVarP(&check, "check", "c", 1, "check every element: 0 or 1")
 	f.BoolVarP(&o.Alloc, "register", "R", false, "use registered buffers (Comm.Alloc)")
+	f.IntVarP(&o.Window, "window", "W", 1, "stream: messages of a call, which is a Group if there are several")
 	f.BoolVarP(&o.Each, "iteration-stats", "I", false, "time every call by itself, and show min, max, mean and percentiles")
 	f.StringVarP(&o.JSON, "json", "J", "", "write the results to this file as nccl-tests does; - for standard output, without the table")
 	f.StringVar(&o.Format, "format", "nccl", "table: nccl, osu (latency tables of the OSU micro-benchmarks), or jsonl (an object a size)")
@@ -128,6 +130,8 @@ func (o *perfOptions) parse(minS, maxS, stepS, sizes string) (err error) {
 		return fmt.Errorf("-f %v: the factor between sizes must exceed 1", o.Factor)
 	case o.Step < 0 || o.Min < 0 || o.Max < 0:
 		return fmt.Errorf("-b %d -e %d -i %d: sizes cannot be negative", o.Min, o.Max, o.Step)
+	case o.Window < 1 || o.Window > 1 && o.Collective != "stream":
+		return fmt.Errorf("--window %d: stream alone has one, of at least a message", o.Window)
 	case o.Max < o.Min:
 		return fmt.Errorf("-b %d -e %d: the smallest size exceeds the largest", o.Min, o.Max)
 	case o.Format != "nccl" && o.Format != "osu" && o.Format != "jsonl":

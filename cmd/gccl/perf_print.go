@@ -90,7 +90,7 @@ func (p *perf) config() map[string]any {
 	o := p.o
 	return map[string]any{"collective": o.Collective, "nranks": p.comm.Size(), "minimum_bytes": o.Min, "maximum_bytes": o.Max,
 		"step_bytes": o.Step, "step_factor": o.Factor, "warmup_iters": o.Warmup, "iterations": o.Iters, "run_cycles": o.Cycles,
-		"check_iterations": o.Check, "registered": o.Alloc, "per_iteration": o.Each}
+		"check_iterations": o.Check, "registered": o.Alloc, "per_iteration": o.Each, "window": o.Window}
 }
 
 // devices gathers who the ranks are.

@@ -106,7 +106,7 @@ func (p *perf) run(ctx context.Context) error {
 	var total totals
 	for cycle := 0; cycle < p.o.Cycles || p.o.Cycles == 0; cycle++ {
 		for _, p.dt = range dts {
-			if err := p.allocate(ctx, big/p.dt.Size()+p.comm.Size()); err != nil {
+			if err := p.allocate(ctx, p.o.Window*(big/p.dt.Size())+p.comm.Size()); err != nil {
 				return err
 			}
 			for _, p.op = range ops {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 
+	"github.com/gccl/gccl/collective"
 	"github.com/gccl/gccl/tensor"
 )
 
@@ -12,7 +13,7 @@ type work struct {
 	root         int
 	reduces      bool
 	factor       float64 // busbw / algbw
-	trips        int     // one-way messages a call stands for (pingpong: 2)
+	trips        int     // one-way messages a call stands for (pingpong: 2; stream: the window)
 	call         func(context.Context) error
 	inPlace      func(context.Context) error
 	prepare      func(inPlace bool)
@@ -159,11 +160,26 @@ func workFor(p *perf, size int) *work {
 			return pat.wrong(dst, 0, 1-me)
 		}
 	case "stream":
-		w.call = func(ctx context.Context) error {
+		w.trips = p.o.Window
+		all := w.trips * w.count
+		src, dst := p.src.Slice(0, all), p.dst.Slice(0, all)
+		var calls []collective.Call
+		for i := range w.trips {
+			lo, hi := i*w.count, (i+1)*w.count
 			switch me {
 			case 0:
-				return c.Send(ctx, src, 1)
+				calls = append(calls, collective.Call{Kind: collective.Send, Src: src.Slice(lo, hi), Peer: 1})
 			case 1:
+				calls = append(calls, collective.Call{Kind: collective.Recv, Dst: dst.Slice(lo, hi), Peer: 0})
+			}
+		}
+		w.call = func(ctx context.Context) error {
+			switch {
+			case len(calls) > 1:
+				return c.Group(ctx, calls...)
+			case me == 0:
+				return c.Send(ctx, src, 1)
+			case me == 1:
 				return c.Recv(ctx, dst, 0)
 			}
 			return nil

@@ -13,21 +13,25 @@ const directMin = 8 << 10
 // its destination, if it has one, and sent from there. The user's memory is in use until the mesh is
 // drained, which the run waits for.
 func (e *Engine) fireDirect(l *lane, a *action, call *link.Call, n int) bool {
+	from := &a.dst
+	if !a.hasDst {
+		from, n = &a.operands[0].ext, l.size-l.done // nothing is computed, so that it may be one message
+	}
+	off, _ := from.at(l.window, l.job.Plan.Layout.Elem)
+	data := l.buffer(from.buf)[off+l.done:][:n]
+	at := l.placeOf(from.buf, off+l.done)
 	for _, s := range a.sends {
-		b, ok := s.Reserve(n)
+		room, ok := s.ReserveFrom(data, at, call)
 		if !ok {
 			return false
 		}
-		n = min(n, len(b))
+		data = data[:min(len(data), room)]
 	}
-	srcs := e.sources(l, a, n)
-	data := srcs[0]
+	n = len(data)
 	if a.hasDst {
-		off, _ := a.dst.at(l.window, l.job.Plan.Layout.Elem)
 		dsts := e.dsts[:1]
-		dsts[0] = l.buffer(a.dst.buf)[off+l.done:][:n]
-		e.combineBy(l, a, dsts, srcs, n, ways{})
-		data = dsts[0]
+		dsts[0] = data
+		e.combineBy(l, a, dsts, e.sources(l, a, n), n, ways{})
 	}
 	for _, s := range a.sends {
 		s.CommitFrom(data, call)
@@ -54,12 +58,60 @@ func (l *lane) stays(a *action) bool {
 	return !scaled
 }
 
+// placeOf is the place of a byte of a buffer, if it is registered.
+func (l *lane) placeOf(b schedule.Buf, off int) (at link.Place) {
+	switch b {
+	case schedule.In:
+		at = l.job.Args.InPlace
+	case schedule.Out:
+		at = l.job.Args.OutPlace
+	}
+	if at.Window != 0 {
+		at.Offset += uint64(off)
+	}
+	return at
+}
+
+// sendsFrom reports whether the links can take what the action sends from where it lies.
+func (l *lane) sendsFrom(a *action) bool {
+	from := a.dst.buf
+	if !a.hasDst {
+		from = a.operands[0].ext.buf
+	}
+	for _, p := range a.sendTo {
+		if !p.Direct() && (l.size < link.GrantMin || !p.Sends(l.placeOf(from, 0))) {
+			return false
+		}
+	}
+	return l.stays(a)
+}
+
 // tellPlace tells the link where the action's transfer goes, if it goes there as it comes.
 func (e *Engine) tellPlace(l *lane, a *action) {
 	if !a.lands || l.told || l.size < directMin {
 		return
 	}
 	off, _ := a.dst.at(l.window, l.job.Plan.Layout.Elem)
-	a.receives[0].Expect(l.buffer(a.dst.buf)[off:][:l.size])
+	a.receives[0].Expect(l.buffer(a.dst.buf)[off:][:l.size], l.placeOf(a.dst.buf, off), &l.call)
 	l.told = true
+}
+
+// foresee tells links where receives go that come after others in a group, as far as they like to know: the calls' tensors
+// do not overlap, so that they may land there now.
+func (e *Engine) foresee() {
+	if !e.wire {
+		return
+	}
+	for ; e.foreseen < len(e.lanes); e.foreseen++ {
+		l := &e.lanes[e.foreseen]
+		p := l.job.Plan
+		if l.live() || l.over || p.Program.Schedule.Collective != 0 || !l.acts[0].lands {
+			continue
+		}
+		a := &l.acts[0]
+		off, n := a.dst.at(0, p.Layout.Elem)
+		if at := l.placeOf(a.dst.buf, off); n >= directMin && at.Window != 0 && !a.receives[0].ExpectAhead(n, at, &l.call) {
+			return
+		}
+	}
 }

@@ -61,6 +61,7 @@ type Engine struct {
 	transfers []link.Receiver
 	stashMax  int
 	left      int       // lanes that are not over
+	foreseen  int       // lanes before this one have been looked at by foresee
 	since     time.Time // when polling in vain began
 	waiting   time.Time // when the run first had to wait
 	drowsy    bool      // nothing has come since the last sleep
@@ -244,6 +245,7 @@ func (e *Engine) advanceAll() (moved bool, err error) {
 		if l.over {
 			e.left--
 			l.job.left--
+			e.foresee()
 		}
 	}
 	return moved, nil
@@ -278,12 +280,13 @@ func (e *Engine) start(jobs []*Job) {
 		}
 		off += (j.Plan.scratch + 63) &^ 63
 	}
-	e.left, e.suspect, e.failed, e.waiting = 0, nil, nil, time.Time{}
+	e.left, e.foreseen, e.suspect, e.failed, e.waiting = 0, 0, nil, nil, time.Time{}
 	for i := range e.lanes {
 		if !e.lanes[i].over {
 			e.left++
 		}
 	}
+	e.foresee()
 }
 
 // fit makes the engine's lists long enough for a plan.
@@ -362,6 +365,11 @@ func (e *Engine) advance(l *lane) (moved bool, err error) {
 			_, l.size = a.length.at(l.window, l.job.Plan.Layout.Elem)
 			l.done, l.placed, l.told = 0, 0, false
 			l.expects(a)
+			if l.size >= link.GrantMin && e.wire {
+				for _, s := range a.sends {
+					s.Begin(l.size)
+				}
+			}
 		}
 		step, err := e.fire(l, a)
 		if err != nil || !step {
@@ -437,7 +445,7 @@ func (e *Engine) fire(l *lane, a *action) (bool, error) {
 		e.msgs[i] = m
 		n = min(n, m.Len)
 	}
-	if a.direct && n >= directMin && l.stays(a) {
+	if a.direct && n >= directMin && l.sendsFrom(a) {
 		return e.fireDirect(l, a, call, n), nil
 	}
 	if l.shares(a, n) {

@@ -63,8 +63,8 @@ type action struct {
 	easy bool
 	// lendable: a single local operand in In or Out, sent under a schedule that is Lazy.
 	lendable bool
-	// direct: what is sent is a span of In or Out that every receiver's link can take from where it lies
-	// (link.Sender.CommitFrom). lazy: the schedule is.
+	// direct: what is sent is a span of In or Out, which links may take from where it lies (Engine.sendsFrom).
+	// lazy: the schedule is.
 	direct, lazy bool
 	// leaves: what is kept goes to a long Out, where the schedule leaves it.
 	leaves bool
@@ -354,9 +354,6 @@ func (r *resolver) action(m *link.Mesh, g *group, lane, part, split int) action 
 	a.easy = len(a.operands) == 1 && (len(a.receives) == 1 && a.hasDst && len(a.sends) == 0 || len(a.receives) == 0 && len(a.sends) > 0)
 	a.direct = a.lendable || a.lazy && a.hasDst && a.store && g.Dst.Buf == schedule.Out ||
 		!a.hasDst && a.operands[0].ext.buf == schedule.In
-	for _, p := range a.sendTo {
-		a.direct = a.direct && p.Direct()
-	}
 	a.direct = a.direct && len(a.sends) > 0
 	return a
 }

@@ -35,6 +35,7 @@ const (
 	nap        = 10 * time.Millisecond  // longest sleep, so that contexts are seen; failures ring the bell
 	// stageNap is the sleep while a device copies: about what 1 MiB takes on PCIe 3, a small part of a window.
 	stageNap = 100 * time.Microsecond
+	hurryNap = time.Millisecond // while a link waits for what may not come
 )
 
 // idle waits a little after the idle-th poll in a row that moved nothing.
@@ -131,10 +132,14 @@ func (e *Engine) block(ctx context.Context, timeout time.Duration) error {
 	return e.mesh.Wait(e.longest())
 }
 
-// longest is the longest sleep: short while a stage is waited for, since nobody rings when a device has copied.
+// longest is the longest sleep: short while a stage is waited for, since nobody rings when a device has copied, and
+// while a link waits for a grant.
 func (e *Engine) longest() time.Duration {
 	if e.Held() {
 		return stageNap
+	}
+	if e.mesh.Hurried() {
+		return hurryNap
 	}
 	return nap
 }

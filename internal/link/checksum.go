@@ -51,6 +51,15 @@ func (s *checkedSender) Commit(n int, c *Call) {
 
 func (s *checkedSender) Put(src []byte, c *Call) bool { return put(s, src, c) }
 
+// Begin does nothing.
+func (s *checkedSender) Begin(int) {}
+
+// ReserveFrom is Reserve.
+func (s *checkedSender) ReserveFrom(src []byte, _ Place, _ *Call) (int, bool) {
+	b, ok := s.Reserve(len(src))
+	return len(b), ok
+}
+
 // CommitFrom copies.
 func (s *checkedSender) CommitFrom(src []byte, c *Call) {
 	b, _ := s.Reserve(len(src))
@@ -81,7 +90,10 @@ type checkedReceiver struct {
 }
 
 // Expect does nothing: the slot holds the sum, too.
-func (r *checkedReceiver) Expect([]byte) {}
+func (r *checkedReceiver) Expect([]byte, Place, *Call) {}
+
+// ExpectAhead does nothing.
+func (r *checkedReceiver) ExpectAhead(int, Place, *Call) bool { return false }
 
 // Peek checks the sum before anything else, so that a damaged header is not taken for another call's.
 func (r *checkedReceiver) Peek(c *Call) (*Message, error) {

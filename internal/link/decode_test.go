@@ -47,7 +47,8 @@ func TestPostedSectionLayout(t *testing.T) {
 			end := noticeBytes
 			for lane := range g.Lanes {
 				require.Equal(t, end, g.laneOffset(lane))
-				end += lineBytes
+				require.Equal(t, end, g.grantOffset(lane, 0))
+				end += grantLines * lineBytes
 				for i := range g.headers() {
 					require.Equal(t, end, g.entryOffset(lane, i))
 					require.Zero(t, end%lineBytes)

@@ -24,9 +24,13 @@ type landing struct {
 }
 
 // Expect implements Receiver.
-func (r *wireReceiver) Expect(dst []byte) {
+func (r *wireReceiver) Expect(dst []byte, at Place, c *Call) {
 	x := &r.expected
-	if x.arena == nil || r.open || r.stash.kept != nil || len(dst) <= r.geo.shortBytes() {
+	if x.arena == nil {
+		r.grantNext(len(dst), at, c)
+		return
+	}
+	if r.open || r.stash.kept != nil || len(dst) <= r.geo.shortBytes() {
 		return
 	}
 	for seq := r.l.taken; seq-r.l.taken < uint32(len(x.slots)); seq++ {

@@ -32,15 +32,16 @@ type header struct {
 	pub  atomic.Uint64
 	call Call
 	// inline holds up to 32 payload bytes (inLine); for inSlot: offset in the payload memory and, over posted writes,
-	// behindHeader or inOwnSlot; for lent: window, offset of the span, and window, offset of the sender's Out for
+	// behindHeader, inOwnSlot or nowhere, and the number of grants seen; for lent: window, offset of the span, and window, offset of the sender's Out for
 	// placed messages in return.
 	inline [4]uint64
 }
 
-// Where the payload of a posted message is.
+// Where the payload of a posted message is. That of one that is placed has a slot at the sender, or not.
 const (
 	behindHeader = iota // in its entry
 	inOwnSlot           // in the slot of the message's number
+	nowhere             // in the place that was granted, and in no slot here or at the sender
 )
 
 func publication(seq, consumed uint32, n int, k kind) uint64 {

@@ -61,7 +61,7 @@ func (m *Mesh) Join(ranks []int) (*Joining, error) {
 func (m *Mesh) open(pt *port) (err error) {
 	name := pt.dev.Attr().Provider
 	g := posted{m.geo}
-	if pt.cq, err = pt.dev.NewCQ(len(pt.peers)*(g.recvDepth()+g.Lanes*g.headers()+maxBeats), m.bell.Ring); err != nil {
+	if pt.cq, err = pt.dev.NewCQ(len(pt.peers)*(g.recvDepth()+g.Lanes*(g.headers()+grantLines)+maxBeats), m.bell.Ring); err != nil {
 		return fmt.Errorf("completion queue on %s: %w", name, err)
 	}
 	pt.attentive, _ = pt.cq.(rdma.Attentive)

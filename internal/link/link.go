@@ -10,8 +10,15 @@ type Sender interface {
 	Reserve(max int) ([]byte, bool)
 	// Commit sends the first n reserved bytes.
 	Commit(n int, c *Call)
-	// CommitFrom is Commit of bytes that lie in src, as many as are reserved at most, and that must not
-	// change until the mesh is drained (Mesh.Drained, Mesh.Release). Only for peers that are Direct.
+	// Begin says that what follows is a transfer of size bytes, at least GrantMin, in messages that add up to it.
+	// For shorter ones it is not called.
+	Begin(size int)
+	// ReserveFrom is Reserve for bytes that are sent from where they are, src, at a place if they are registered: it returns how many
+	// a message can have, which may be more than a slot. It may say false for a while although slots are free (see
+	// Mesh.Hurried). Only for peers that are Direct or that Sends is true for.
+	ReserveFrom(src []byte, at Place, c *Call) (n int, ok bool)
+	// CommitFrom sends the first bytes of the src of the ReserveFrom before it, as many as that returned at most. They
+	// must not change until the mesh is drained (Mesh.Drained, Mesh.Release).
 	CommitFrom(src []byte, c *Call)
 	// Put is Reserve and Commit of a message of up to 32 bytes: src.
 	Put(src []byte, c *Call) bool
@@ -36,10 +43,14 @@ type Receiver interface {
 	Take(dst []byte, c *Call) Took
 	// Look returns the call of the oldest message that Peek has not returned yet; ok is false if none is there.
 	Look() (c Call, ok bool)
-	// Expect tells where the bytes of the next messages will be copied to: dst, one after the other. Links
-	// that can, land them there, and Peek shows them there; it promises nothing. It is for when no message
-	// is open, and lasts until dst is full or Mesh.Release.
-	Expect(dst []byte)
+	// Expect tells where the bytes of the next messages, a transfer of a call, will be copied to: dst, one after the other, at
+	// a place if that is registered. Links that can, land them there, and Peek shows them there, or says Placed;
+	// it promises nothing. It is for when no message is open, and lasts until dst is full or Mesh.Release, and
+	// Mesh.Withdraw.
+	Expect(dst []byte, at Place, c *Call)
+	// ExpectAhead is Expect of a transfer that comes after others, alone in its call, of n bytes at a place. It reports
+	// whether the sender is told so.
+	ExpectAhead(n int, at Place, c *Call) bool
 	// Advance consumes n bytes; the message ends when none is left, and its slot returns to the sender.
 	Advance(n int)
 	// Stash copies every message that is there, unless one is half consumed, to memory of its own and

@@ -220,7 +220,7 @@ func TestLendAndPlace(t *testing.T) {
 	defer b.Close()
 	region, err := (*a.ports.Load())[0].dev.Alloc(4096, "window")
 	require.NoError(t, err)
-	require.NoError(t, b.Peer(0).SetWindow(context.Background(), 1, region.Remote()))
+	require.NoError(t, b.Peer(0).SetWindow(context.Background(), 1, nil, region.Remote()))
 	mem := region.Bytes()
 	copy(mem[100:], "lent bytes")
 	call := Call{FP: 9}

@@ -182,7 +182,19 @@ func (s *memSender) fetch() {
 }
 
 // Expect does nothing: the peer writes when it likes, into its slots.
-func (r *memReceiver) Expect([]byte) {}
+func (r *memReceiver) Expect([]byte, Place, *Call) {}
+
+// ExpectAhead does nothing.
+func (r *memReceiver) ExpectAhead(int, Place, *Call) bool { return false }
+
+// Begin does nothing.
+func (s *memSender) Begin(int) {}
+
+// ReserveFrom is Reserve.
+func (s *memSender) ReserveFrom(src []byte, _ Place, _ *Call) (int, bool) {
+	b, ok := s.Reserve(len(src))
+	return len(b), ok
+}
 
 // CommitFrom copies.
 func (s *memSender) CommitFrom(src []byte, c *Call) {

@@ -54,6 +54,7 @@ type Mesh struct {
 	lazy       bool
 	failed     atomic.Pointer[Notice]
 	beats      int          // calls of Beat
+	hurry      bool         // see Hurried
 	life       sync.RWMutex // held by lost, which providers call at any time, while it reads the boards
 	closed     bool
 	cs         [64]rdma.Completion

@@ -27,7 +27,8 @@ type Peer struct {
 	wire     *wire
 	direct   bool
 	windows  [][]byte
-	pool     []byte // the peer's, if it has one that is mapped
+	shown    []shown // where the peer's memory is not mapped
+	pool     []byte  // the peer's, if it has one that is mapped
 	watch    watch
 	told     atomic.Bool
 	dropped  bool                   // it never joined; the mesh's life guards it
@@ -59,14 +60,16 @@ func (p *Peer) Mapped() bool { return p.memory != nil && !p.mesh.geo.Checksum }
 // Direct reports whether messages can be sent from where they lie (Sender.CommitFrom).
 func (p *Peer) Direct() bool { return p.direct && !p.mesh.geo.Checksum }
 
-// SetWindow makes a region of the peer's known under a number from 1 up that both ranks use for
-// it, and maps it if the peer's memory can be mapped.
-func (p *Peer) SetWindow(ctx context.Context, id int, r rdma.RemoteRegion) error {
+// SetWindow makes a region of the peer's, and this rank's own, known under a number from 1 up that both ranks use for
+// them. It maps the peer's if its memory can be mapped; else long transfers between windows go straight there.
+// The regions are of the device that connects the two, and stay open until DropWindow.
+func (p *Peer) SetWindow(ctx context.Context, id int, mine rdma.Region, r rdma.RemoteRegion) error {
+	if p.memory == nil {
+		p.show(id, mine, r)
+		return nil
+	}
 	for len(p.windows) <= id {
 		p.windows = append(p.windows, nil)
-	}
-	if p.memory == nil {
-		return nil
 	}
 	b, err := p.memory.Map(ctx, r)
 	if err != nil {
@@ -91,6 +94,9 @@ func (p *Peer) populate(part []byte) error {
 func (p *Peer) DropWindow(id int) {
 	if id < len(p.windows) {
 		p.windows[id] = nil
+	}
+	if id < len(p.shown) {
+		p.shown[id] = shown{}
 	}
 }
 

@@ -22,15 +22,18 @@ func (g posted) shortBytes() int { return min(shortMost, g.roomBytes()) }
 func (g posted) entryBytes() int { return lineBytes + g.shortBytes() }
 
 func (g posted) laneBytes() int {
-	return lineBytes + g.headers()*g.entryBytes() + g.Slots*g.roomBytes()
+	return grantLines*lineBytes + g.headers()*g.entryBytes() + g.Slots*g.roomBytes()
 }
 
 func (g posted) sectionBytes() int { return (noticeBytes + g.Lanes*g.laneBytes() + 4095) &^ 4095 }
 
 func (g posted) laneOffset(lane int) int { return noticeBytes + lane*g.laneBytes() }
 
+// grantOffset is the place of a grant, whose receiver sends on the lane.
+func (g posted) grantOffset(lane, i int) int { return g.laneOffset(lane) + i*lineBytes }
+
 func (g posted) entryOffset(lane, i int) int {
-	return g.laneOffset(lane) + lineBytes + i*g.entryBytes()
+	return g.grantOffset(lane, grantLines) + i*g.entryBytes()
 }
 
 func (g posted) slotOffset(lane, slot int) int {
@@ -44,7 +47,7 @@ func (g posted) touched(section []byte, lanes int) [2][]byte {
 
 // recvDepth is how many writes with immediate from one peer a rank can have not polled: of each lane a ring of
 // data and what was taken before it was polled, the credits for a ring of data in the other direction, due for slots
-// or for entries, and a notice.
+// or for entries, grants, and a notice.
 func (g posted) recvDepth() int {
-	return g.Lanes*(g.headers()+aheadMost+g.Slots+creditBatch+1) + 1
+	return g.Lanes*(g.headers()+aheadMost+g.Slots+creditBatch+1+grantLines) + 1
 }

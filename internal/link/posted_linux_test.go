@@ -111,7 +111,7 @@ func TestExpectedHoweverCut(t *testing.T) {
 				send()
 			}
 			progress(t)
-			r.Expect(dst)
+			r.Expect(dst, Place{}, &call)
 			for got < len(dst) {
 				for send() && ahead {
 				}

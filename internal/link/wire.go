@@ -16,6 +16,7 @@ const (
 	immData   = iota << 30
 	immCredit // nothing but the counter
 	immNotice // the board has been written
+	immGrant  // the next line of grants has been written
 )
 
 const (
@@ -41,25 +42,31 @@ type wire struct {
 	needed  uint64      // the last one's that is not a beat
 	asked   uint64      // the last signaled one's ID
 	done    uint64      // all writes to this ID are complete
+	lent    uint64      // the last one's behind which bytes of the caller's registered memory are not sent
+	lending atomic.Bool // it may not be complete
 	auto    bool        // they go on by themselves
 	early   bool        // memory shows them as they land (seal)
 	inline  int         // bytes up to which the device takes them at once
+	most    int         // longest write
 	beats   int         // signs of life posted since the last completion
 	lanes   []*wireLane
 
-	signs uint64 // messages, credits and notices received; like the lanes, the polling goroutine's
+	placed uint64 // messages sent to where they were granted; the goroutine's that sends
+	signs  uint64 // messages, credits and notices received; like the lanes, the polling goroutine's
 }
 
 // wireLane is both halves of a lane. Message i takes entry i mod E and, if its payload is not short, slot i mod S, so that
 // a receiver can tell beforehand where one that is to come lands.
 type wireLane struct {
-	sent, consumed uint32 // sending: next sequence number, peer's credit
-	busy           []bool // sending: slots whose message the peer has not consumed, as far as known
-	paid           []bool // sending: per entry, whether its message took a slot
-	arrived        uint32 // receiving: messages whose write has completed
-	taken          uint32 // receiving: messages consumed, up to aheadMost more than have arrived
-	credited       uint32 // receiving: messages whose credit was returned
-	owing          bool   // receiving: a message consumed since then had a slot
+	sent, consumed uint32            // sending: next sequence number, peer's credit
+	grants         uint32            // sending: grants that have arrived
+	granted        [grantLines]grant // sending: the latest
+	busy           []bool            // sending: slots whose message the peer has not consumed, as far as known
+	paid           []bool            // sending: per entry, whether its message took a slot
+	arrived        uint32            // receiving: messages whose write has completed
+	taken          uint32            // receiving: messages consumed, up to aheadMost more than have arrived
+	credited       uint32            // receiving: messages whose credit was returned
+	owing          bool              // receiving: a message consumed since then had a slot
 }
 
 func (p *Peer) connectWire() error {
@@ -71,7 +78,7 @@ func (p *Peer) connectWire() error {
 	p.visit(st.Bytes())
 	p.visit(p.section)
 	attr := p.port.dev.Attr()
-	w := &wire{peer: p, staging: st, auto: attr.Autonomous, early: attr.Early, inline: attr.MaxInline}
+	w := &wire{peer: p, staging: st, auto: attr.Autonomous, early: attr.Early, inline: attr.MaxInline, most: attr.MaxMessage}
 	p.wire = w
 	if _, keeps := p.endpoint.(rdma.Keeper); keeps {
 		p.direct = attr.AnyLocal
@@ -118,7 +125,11 @@ func (w *wire) post(wr rdma.Write, before ...rdma.Write) {
 func (w *wire) postLocked(wr rdma.Write) {
 	w.posted++
 	wr.ID = w.posted
-	wr.Signaled = w.signals(wr.Imm == immNotice)
+	if wr.Signaled { // somebody waits for it
+		w.lent = w.posted
+		w.lending.Store(true)
+	}
+	wr.Signaled = w.signals(wr.Signaled || wr.Imm == immNotice)
 	if n := len(wr.Local); n > 0 && n <= w.inline {
 		wr.Inline, wr.Region = true, nil
 	}
@@ -165,11 +176,17 @@ func (w *wire) retry() {
 }
 
 // leftAlone reports whether all that was posted goes on by itself, from memory of the link's own.
-func (w *wire) leftAlone() bool { return w.auto && !w.peer.direct && !w.behind.Load() }
+func (w *wire) leftAlone() bool {
+	return w.auto && !w.peer.direct && !w.behind.Load() && !w.lending.Load()
+}
 
 func (w *wire) drained() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.done < w.lent {
+		return false
+	}
+	w.lending.Store(false)
 	if w.done >= w.needed {
 		return true
 	}
@@ -229,10 +246,13 @@ func (w *wire) completed(c rdma.Completion) error {
 		return w.credit(l, lane, c.Imm)
 	case immCredit:
 		return w.credit(l, lane, c.Imm)
-	case immNotice:
-		w.noticed.Store(true) // the board is read where failures are looked for
+	case immGrant:
+		if err := w.takeGrant(l, lane); err != nil {
+			return err
+		}
+		return w.credit(l, lane, c.Imm)
 	default:
-		return &Corrupt{w.peer.Rank, lane, fmt.Sprintf("immediate %#x", c.Imm)}
+		w.noticed.Store(true) // the board is read where failures are looked for
 	}
 	return nil
 }
@@ -263,19 +283,23 @@ type wireSender struct {
 	headers []*header
 	slots   [][]byte
 	room    []byte        // reserved
+	from    rdma.Region   // where what is reserved by ReserveFrom is registered; nil: in none
 	offsets []uint64      // of the entries in the peer's arena
 	one     [1]rdma.Write // of Put
+	transfer
 }
 
 func (s *wireSender) entry() int { return int(s.l.sent) & (len(s.entries) - 1) }
 func (s *wireSender) slot() int  { return int(s.l.sent) & (len(s.slots) - 1) }
+
+func (s *wireSender) noEntry() bool { return s.l.sent-s.l.consumed >= uint32(len(s.entries)) }
 
 // short reports whether the reserved payload goes behind its header.
 func (s *wireSender) short() bool { return len(s.room) <= s.geo.shortBytes() }
 
 func (s *wireSender) Reserve(max int) ([]byte, bool) {
 	short := min(max, s.geo.roomBytes()) <= s.geo.shortBytes()
-	if s.l.sent-s.l.consumed >= uint32(len(s.entries)) || !short && s.l.busy[s.slot()] {
+	if s.noEntry() || !short && s.l.busy[s.slot()] {
 		s.wire.peer.awaited()
 		return nil, false
 	}
@@ -303,7 +327,7 @@ func (s *wireSender) Commit(n int, c *Call) {
 		s.headers[s.entry()].inline = [4]uint64{0, behindHeader}
 		s.publish(n, inSlot, lineBytes+n, c)
 	default:
-		s.pay(rdma.Write{Local: s.slots[s.slot()][:n], Region: s.wire.staging}, n, c)
+		s.pay(rdma.Write{Local: s.slots[s.slot()][:n], Region: s.wire.staging}, n, true, c)
 	}
 }
 
@@ -316,24 +340,6 @@ func put(s Sender, src []byte, c *Call) bool {
 	return ok
 }
 
-// CommitFrom posts the bytes from where they are, then the header.
-func (s *wireSender) CommitFrom(src []byte, c *Call) {
-	if s.short() {
-		s.Commit(copy(s.room, src), c)
-		return
-	}
-	s.pay(rdma.Write{Local: src}, len(src), c)
-}
-
-// pay posts a payload into the message's slot, then the header.
-func (s *wireSender) pay(w rdma.Write, n int, c *Call) {
-	p := s.wire.peer
-	w.Remote, w.Offset = p.remote, p.base+uint64(s.geo.slotOffset(s.lane, s.slot()))
-	s.headers[s.entry()].inline = [4]uint64{0, inOwnSlot}
-	s.l.busy[s.slot()] = true
-	s.publish(n, inSlot, lineBytes, c, w)
-}
-
 // publish posts the first bytes of the entry, after what else belongs to the message.
 func (s *wireSender) publish(n int, k kind, bytes int, c *Call, before ...rdma.Write) {
 	at, p := s.entry(), s.wire.peer
@@ -344,12 +350,16 @@ func (s *wireSender) publish(n int, k kind, bytes int, c *Call, before ...rdma.W
 		h.inline[3] = h.seal(v)
 	}
 	h.pub.Store(v)
-	s.l.paid[at] = len(before) > 0
+	s.l.paid[at] = len(before) > 0 && h.inline[1] == inOwnSlot
 	s.l.sent++
 	s.l.credited, s.l.owing = s.l.taken, false
+	if s.done < s.size {
+		s.done += n
+	}
 	s.wire.post(rdma.Write{
 		Local: s.entries[at][:bytes], Region: s.wire.staging, Remote: p.remote,
 		Offset: s.offsets[at], Imm: immData | uint32(s.lane)<<24 | s.l.taken&immValue, HasImm: true,
+		Signaled: len(before) > 0 && before[0].Region != nil && before[0].Region != s.wire.staging, // who lent the bytes waits for it
 	}, before...)
 }
 
@@ -370,6 +380,7 @@ type wireReceiver struct {
 	headers  []*header
 	slots    [][]byte
 	expected expected
+	granting
 	inbox
 }
 
@@ -402,7 +413,7 @@ func (r *wireReceiver) oldest() (m Message, call *Call, err error) {
 	h := r.headers[at]
 	v := h.pub.Load()
 	p := r.wire.peer
-	if _, k := parsePublication(v); !published(v, r.l.taken) || k > inSlot {
+	if n, k := parsePublication(v); !published(v, r.l.taken) || k > inSlot && !r.mayPlace(h, n, k) {
 		return m, nil, &Corrupt{p.Rank, r.lane, fmt.Sprintf("publication %#x in the place of message %d", v, r.l.taken+1)}
 	}
 	payload, paid := r.entries[at][lineBytes:], r.paid(h, v)
@@ -412,7 +423,7 @@ func (r *wireReceiver) oldest() (m Message, call *Call, err error) {
 	if err = p.parse(&m, h, v, payload, r.lane); err != nil {
 		return m, nil, err
 	}
-	if paid {
+	if paid && !m.Placed {
 		if m.Data, err = r.place(r.l.taken, payload, m.Len); err != nil {
 			return m, nil, err
 		}
@@ -423,7 +434,7 @@ func (r *wireReceiver) oldest() (m Message, call *Call, err error) {
 // paid reports whether a message has a slot.
 func (r *wireReceiver) paid(h *header, v uint64) bool {
 	_, k := parsePublication(v)
-	return k == inSlot && h.inline[1] == inOwnSlot
+	return (k == inSlot || k == placedK) && h.inline[1] == inOwnSlot
 }
 
 func (r *wireReceiver) Look() (c Call, ok bool) {
@@ -447,7 +458,9 @@ func (r *wireReceiver) Advance(n int) {
 func (r *wireReceiver) free() {
 	l := r.l
 	h := r.headers[l.taken%uint32(len(r.headers))]
-	l.owing = l.owing || r.paid(h, h.pub.Load())
+	v := h.pub.Load()
+	l.owing = l.owing || r.paid(h, v)
+	r.passed(h, v)
 	r.expected.end(l.taken)
 	l.taken++
 	r.ask()
