@@ -279,3 +279,35 @@ func TestNothingLandsAfterFailure(t *testing.T) {
 	require.NotZero(t, partly, "in no case had a part come")
 	t.Logf("%d calls failed, %d in the midst of the data", lost, partly)
 }
+
+// ender is a device that shows its endpoint.
+type ender struct {
+	rdma.Device
+	end rdma.Endpoint
+}
+
+func (d *ender) NewEndpoint(cq rdma.CQ, opts rdma.EndpointOptions) (e rdma.Endpoint, err error) {
+	d.end, err = d.Device.NewEndpoint(cq, opts)
+	return d.end, err
+}
+
+// What no correct peer sends ends a short call, too, whose polls are its own.
+func TestShortCallsRefuseWhatIsCorrupt(t *testing.T) {
+	dev := &ender{}
+	comms := local(t, 2, Config{Heartbeat: time.Hour, Spin: 100, noMap: true, still: true, wrap: func(r int, d rdma.Device) rdma.Device {
+		if r == 0 {
+			dev.Device = d
+			return dev
+		}
+		return d
+	}})
+	for _, c := range comms {
+		c.pulse.stop() // which polls and posts, too
+	}
+	n, err := dev.end.Post([]rdma.Write{{Imm: 63 << 24, HasImm: true, Signaled: true}}) // of a lane that is not there
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	require.ErrorIs(t, comms[1].Recv(ctx, tensor.Of([]int64{0}), 0), ErrCorrupt)
+}

@@ -180,11 +180,14 @@ func (e *Engine) run(ctx context.Context, timeout time.Duration, jobs []*Job) er
 	case len(jobs) > 1 || !j.Plan.small || j.Args.Stage != nil:
 		e.start(jobs)
 	case j.Plan.single && e.darts:
-		if e.dart(j) && (!e.wire || e.mesh.Drained()) {
+		over, err := e.dart(j)
+		if over && (!e.wire || e.mesh.Drained()) {
 			return nil
 		}
 		e.start(jobs)
-		e.resume()
+		if e.resume(); err != nil {
+			return err
+		}
 	case e.sprints:
 		e.start(jobs)
 		if err := e.sprint(); err != nil || e.left == 0 && (!e.wire || e.mesh.Drained()) {

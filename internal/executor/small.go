@@ -81,8 +81,8 @@ func (e *Engine) sprint() error {
 }
 
 // dart is sprint for a plan that is single: the engine's lane is begun only where it stops, at the action of e.solo
-// (resume). Where ranks outnumber cores it yields after every poll in vain.
-func (e *Engine) dart(j *Job) bool {
+// (resume). Where ranks outnumber cores it yields after every poll in vain. The error is the mesh's.
+func (e *Engine) dart(j *Job) (over bool, err error) {
 	if !e.waiting.IsZero() {
 		e.waiting = time.Time{}
 	}
@@ -106,12 +106,12 @@ func (e *Engine) dart(j *Job) bool {
 			polls = 0
 			if l.at++; l.at == len(acts) {
 				j.left = 0
-				return true
+				return true, nil
 			}
 			continue
 		}
 		if did == unfit {
-			return false
+			return false, nil
 		}
 		polls++
 		switch {
@@ -120,7 +120,7 @@ func (e *Engine) dart(j *Job) bool {
 				continue
 			}
 			if _, err := e.progress(); err != nil {
-				return false // and the engine finds it, too
+				return false, err // what the poll took is lost to the engine
 			}
 		case e.wait.Spins == 0:
 			e.wait.Yield()
@@ -128,7 +128,7 @@ func (e *Engine) dart(j *Job) bool {
 			cpu.Pause(1)
 		}
 	}
-	return false
+	return false, nil
 }
 
 // resume brings the lane that start has begun to where dart stopped.
