@@ -54,12 +54,16 @@ func (g *grant) encode(b []byte) {
 	}
 }
 
-// decodeGrant reads a line that has arrived, and refuses what is not in the peer's windows.
+// decodeGrant reads a line that has arrived, and refuses what is not in the peer's windows. A grant of a window that this rank has
+// freed meanwhile is none (length 0): it came too late for this rank's part of the call, which is over.
 func (p *Peer) decodeGrant(b []byte) (g grant, why string) {
 	word := func(i int) uint64 { return binary.LittleEndian.Uint64(b[8*i:]) }
 	g = grant{first: uint32(word(0)), ahead: word(0) == anyFirst, fp: word(1), at: Place{word(2), word(3)}, length: word(4)}
 	w := p.shownAt(g.at)
-	if w == nil {
+	switch {
+	case w == nil && g.at.Window > 0 && g.at.Window < uint64(len(p.shown)):
+		return grant{}, ""
+	case w == nil:
 		return g, fmt.Sprintf("grant of window %d, which is not there", g.at.Window)
 	}
 	if n := w.theirs.Len; g.length == 0 || g.at.Offset > n || g.length > n-g.at.Offset {
@@ -109,6 +113,10 @@ type transfer struct {
 }
 
 const patienceMost = 63
+
+// placedMost bounds a message that is placed, in bytes, whole elements: one that takes the network longer than the heartbeat allows would
+// be the only thing to come from this rank meanwhile, whose signs of life wait behind it.
+const placedMost = 16 << 20
 
 // patience is how long a sender waits for a grant, once it has sent a message ahead: as long as the transfer would take at 1 GB/s,
 // which is several times what copying it costs both ends.
@@ -170,7 +178,7 @@ func (s *wireSender) ReserveFrom(src []byte, at Place, c *Call) (n int, ok bool)
 				s.wire.peer.awaited()
 				return 0, false
 			}
-			s.room = src[:min(len(src), MaxMessage, s.wire.most)] // CommitFrom sends it from there
+			s.room = src[:min(len(src), s.wire.most)] // CommitFrom sends it from there
 			return len(s.room), true
 		}
 		if s.awaits() {
@@ -316,10 +324,14 @@ func (m *Mesh) Withdraw() error {
 	var first error
 	for _, pt := range *m.ports.Load() {
 		for _, w := range pt.wires {
-			if w.exposed() {
-				if err := w.peer.endpoint.Close(); err != nil && first == nil {
-					first = err
-				}
+			if !w.exposed() {
+				continue
+			}
+			m.life.Lock()
+			w.peer.dropped = true // the peer is not lost
+			m.life.Unlock()
+			if err := w.peer.endpoint.Close(); err != nil && first == nil {
+				first = err
 			}
 		}
 	}

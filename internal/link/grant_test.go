@@ -315,6 +315,64 @@ func TestGrantsAreChecked(t *testing.T) {
 	}
 }
 
+// A grant may come when this rank has sent the transfer by slots and freed its part of the window: that is of no use, and no harm.
+func TestGrantOfAFreedWindow(t *testing.T) {
+	g := Geometry{Lanes: 1, Slots: 4, SlotBytes: GrantMin}
+	const n = 2 * GrantMin
+	a, b, mem := windowed(t, g, n)
+	s, r := a.Peer(1).Sender(0).(*wireSender), b.Peer(0).Receiver(0)
+	for i := range 2 * grantLines {
+		call := Call{FP: uint64(7 + i)}
+		src := bytes.Repeat([]byte{byte(i + 1)}, n)
+		x := sending{s: s, src: src, call: call}
+		r.Expect(mem[1], Place{1, 0}, &call)
+		s.Begin(n)
+		for x.step(GrantMin) {
+		}
+		require.Equal(t, n, x.sent)
+		a.Peer(1).DropWindow(1)
+		for got := 0; got < n; {
+			progress(t, a, b)
+			k, placed := receive(t, r, mem[1], got, &call)
+			require.False(t, placed)
+			got += k
+		}
+		require.Equal(t, src, mem[1])
+		require.False(t, b.Exposed())
+	}
+	require.NoError(t, a.Close())
+	require.NoError(t, b.Close())
+}
+
+// However long a transfer is, its messages are not: each is a sign of life.
+func TestLongTransfersShowSignsOfLife(t *testing.T) {
+	g := Geometry{Lanes: 1, Slots: 4, SlotBytes: GrantMin}
+	const n = 2*placedMost + GrantMin
+	a, b, mem := windowed(t, g, n)
+	s, r := a.Peer(1).Sender(0).(*wireSender), b.Peer(0).Receiver(0)
+	call := Call{FP: 7}
+	r.Expect(mem[1], Place{1, 0}, &call)
+	progress(t, a)
+	s.Begin(n)
+	x := sending{s: s, src: mem[0], at: Place{1, 0}, call: call}
+	mem[0][0], mem[0][placedMost], mem[0][n-1] = 1, 2, 3
+	for x.step(0) {
+	}
+	require.Equal(t, n, x.sent)
+	progress(t, b)
+	require.Equal(t, uint64(3), b.Peer(0).wire.signs)
+	for got := 0; got < n; {
+		k, placed := receive(t, r, mem[1], got, &call)
+		require.True(t, placed)
+		require.LessOrEqual(t, k, placedMost)
+		got += k
+	}
+	require.True(t, bytes.Equal(mem[0], mem[1]))
+	require.False(t, b.Exposed())
+	require.NoError(t, a.Close())
+	require.NoError(t, b.Close())
+}
+
 // Any bytes in a line of grants are a grant inside the peer's window, or refused.
 func FuzzGrant(f *testing.F) {
 	b := make([]byte, grantBytes)
@@ -358,6 +416,8 @@ func TestWithdrawEndsGrants(t *testing.T) {
 		if withdrawn {
 			b.Release()
 			require.NoError(t, b.Withdraw())
+			b.Beat()
+			require.Nil(t, b.Peer(0).Gone(), "who is withdrawn from is not lost")
 		}
 		copy(mem[0], bytes.Repeat([]byte{1}, n))
 		s := a.Peer(1).Sender(0).(*wireSender)

@@ -31,7 +31,7 @@ type Peer struct {
 	pool     []byte  // the peer's, if it has one that is mapped
 	watch    watch
 	told     atomic.Bool
-	dropped  bool                   // it never joined; the mesh's life guards it
+	dropped  bool                   // it never joined, or this rank has broken the connection; the mesh's life guards it
 	gone     atomic.Pointer[Notice] // the peer's end, as the peer told or the provider saw it
 }
 

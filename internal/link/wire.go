@@ -47,7 +47,7 @@ type wire struct {
 	auto    bool        // they go on by themselves
 	early   bool        // memory shows them as they land (seal)
 	inline  int         // bytes up to which the device takes them at once
-	most    int         // longest write
+	most    int         // longest message that is placed
 	beats   int         // signs of life posted since the last completion
 	lanes   []*wireLane
 
@@ -78,7 +78,7 @@ func (p *Peer) connectWire() error {
 	p.visit(st.Bytes())
 	p.visit(p.section)
 	attr := p.port.dev.Attr()
-	w := &wire{peer: p, staging: st, auto: attr.Autonomous, early: attr.Early, inline: attr.MaxInline, most: attr.MaxMessage}
+	w := &wire{peer: p, staging: st, auto: attr.Autonomous, early: attr.Early, inline: attr.MaxInline, most: min(attr.MaxMessage&^63, placedMost)}
 	p.wire = w
 	if _, keeps := p.endpoint.(rdma.Keeper); keeps {
 		p.direct = attr.AnyLocal
