@@ -232,7 +232,8 @@ func (c *Comm) withGuests(ctx context.Context, s *recovery.Session, name string,
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	for _, g := range guests {
-		stop := context.AfterFunc(g.part, func() { cancel(context.Cause(g.part)) })
+		part := g.part // which is another one in the next Grow
+		stop := context.AfterFunc(part, func() { cancel(context.Cause(part)) })
 		defer stop()
 	}
 	if s != nil {

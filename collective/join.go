@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gccl/gccl/bootstrap"
+	"github.com/gccl/gccl/internal/link"
 	"go.uber.org/zap"
 )
 
@@ -186,6 +187,7 @@ func (c *Comm) both(v *visit, in *invitation, ready chan made, stop func()) (mad
 
 // final returns what in a failure is this process's own fault, so that it would fail again; nil: nothing is.
 func (c *Comm) final(err error, in *invitation) error {
+	var to *link.ConnectError
 	switch {
 	case errors.As(err, new(*misfit)):
 		if f := refusals(err, in.Former)[in.Rank]; f != nil {
@@ -194,6 +196,7 @@ func (c *Comm) final(err error, in *invitation) error {
 	case errors.As(err, new(*unable)), errors.Is(err, bootstrap.ErrConfig):
 		return err
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded): // it was ended
+	case errors.As(err, &to) && to.Rank >= in.Former: // it may be the other newcomer's fault
 	case errors.Is(err, ErrInvalid), errors.Is(err, ErrUnavailable):
 		return err
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/gccl/gccl/bootstrap"
 	"github.com/gccl/gccl/bootstrap/store"
+	"github.com/gccl/gccl/internal/link"
 	"github.com/gccl/gccl/rdma/loopback"
 	"github.com/stretchr/testify/require"
 )
@@ -251,6 +252,21 @@ func TestNewcomerSaysWhyItFailed(t *testing.T) {
 		p.say(toGuest{Again: true})
 		require.ErrorIs(t, p.ends(), ErrInvalid)
 	})
+}
+
+// What stands between two newcomers may be the other's fault, and a newcomer waits; what stands between it and the job is
+// its own.
+func TestUnreachableIsWhoseFault(t *testing.T) {
+	in := &invitation{Former: 2, Rank: 3, Size: 5}
+	to := func(rank int) error {
+		return fmt.Errorf("new: %w", &link.ConnectError{Rank: rank, Err: fmt.Errorf("in another namespace: %w", ErrUnavailable)})
+	}
+	for rank := range in.Former {
+		require.ErrorIs(t, (&Comm{}).final(to(rank), in), ErrUnavailable)
+	}
+	require.NoError(t, (&Comm{}).final(to(2), in))
+	require.NoError(t, (&Comm{}).final(to(4), in))
+	require.ErrorIs(t, (&Comm{}).final(fmt.Errorf("%w: no memory", ErrUnavailable), in), ErrUnavailable)
 }
 
 // Settings that no job can have are refused before anybody is bothered.

@@ -134,10 +134,24 @@ func decodeBlob(b []byte, size, me int) (e entry, err error) {
 	return e, nil
 }
 
+// ConnectError is why a peer could not be connected.
+type ConnectError struct {
+	Rank int // the peer
+	Err  error
+}
+
+// Error is Err's, which names the peer.
+func (e *ConnectError) Error() string { return e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *ConnectError) Unwrap() error { return e.Err }
+
 // Connect pairs every endpoint with its peer's. blobs[r] is the Blob of rank r. It returns when
 // this rank may send; the ranks must meet once more (a barrier) before the first message, so
-// that no message meets a rank that is not ready.
+// that no message meets a rank that is not ready. If peers cannot be connected, the error is the *ConnectError of the
+// lowest that failed by itself.
 func (m *Mesh) Connect(ctx context.Context, blobs [][]byte) error {
+	errs := make([]error, len(blobs))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(64)
 	for r, b := range blobs {
@@ -145,14 +159,24 @@ func (m *Mesh) Connect(ctx context.Context, blobs [][]byte) error {
 			g.Go(func() error {
 				e, err := decodeBlob(b, m.size, m.rank)
 				if err != nil {
-					return fmt.Errorf("blob of rank %d: %w", r, err)
+					err = fmt.Errorf("blob of rank %d: %w", r, err)
+				} else {
+					err = m.first.connect(gctx, r, e)
 				}
-				return m.first.connect(gctx, r, e)
+				if err != nil {
+					errs[r] = &ConnectError{r, err}
+				}
+				return errs[r]
 			})
 		}
 	}
-	if err := g.Wait(); err != nil {
-		return err // and Close releases them
+	if first := g.Wait(); first != nil { // and Close releases them
+		for _, err := range errs {
+			if err != nil && (err == first || !errors.Is(err, first) && !errors.Is(err, context.Canceled)) { // else it was ended
+				return err
+			}
+		}
+		return first
 	}
 	m.first.Done()
 	m.first = nil
