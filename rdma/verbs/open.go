@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/gccl/gccl/rdma/verbs/internal/ibv"
@@ -84,11 +85,18 @@ func open(o Options, most int) ([]*Device, error) {
 }
 
 // KernelHasDevices reports whether the kernel shows any RDMA device, which costs less than asking libibverbs:
-// it loads several libraries for that. Without, Open cannot succeed.
-func KernelHasDevices() bool {
-	d, err := os.Open("/sys/class/infiniband_verbs")
+// it loads several libraries for that. Without, Open cannot succeed. Where sysfs is not to be seen, as in some containers,
+// there may be devices: libibverbs also asks by netlink.
+func KernelHasDevices() bool { return hasDevices("/sys/class") }
+
+func hasDevices(classes string) bool {
+	d, err := os.Open(filepath.Join(classes, "infiniband_verbs"))
+	if errors.Is(err, fs.ErrNotExist) {
+		_, err := os.Stat(classes)
+		return err != nil
+	}
 	if err != nil {
-		return !errors.Is(err, fs.ErrNotExist)
+		return true
 	}
 	defer d.Close()
 	names, err := d.Readdirnames(1)
