@@ -110,7 +110,7 @@ func (e *Engine) foresee() {
 		}
 		a := &l.acts[0]
 		off, n := a.dst.at(0, p.Layout.Elem)
-		if at := l.placeOf(a.dst.buf, off); n >= directMin && at.Window != 0 && !a.receives[0].ExpectAhead(n, at, &l.call) {
+		if at := l.placeOf(a.dst.buf, off); n >= link.GrantMin && at.Window != 0 && !a.receives[0].ExpectAhead(n, at, &l.call) {
 			return
 		}
 	}

@@ -23,10 +23,11 @@ func (h *header) seal(v uint64) uint64 {
 	return fold(x^h.inline[2], 0x1d8e4e27c47d124f)
 }
 
-// fold multiplies and folds the product onto itself, as in wyhash.
+// fold multiplies and folds the product onto itself, as in wyhash, and adds the factors, so that one of 0 or 1, which a
+// payload may bring about, does not hide the other.
 func fold(a, b uint64) uint64 {
 	hi, lo := bits.Mul64(a, b)
-	return hi ^ lo
+	return (hi ^ lo) + bits.RotateLeft64(a, 23) + bits.RotateLeft64(b, 41)
 }
 
 // sealed reports whether a message has a seal.

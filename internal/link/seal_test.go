@@ -160,3 +160,24 @@ func TestEarlyIsBounded(t *testing.T) {
 	b.Peer(0).wire.early = false
 	require.False(t, b.Early())
 }
+
+// A word that makes a factor of the hash 0 hides none of the others.
+func TestSealCoversEveryWord(t *testing.T) {
+	for zero := range 7 {
+		words := [7]uint64{0xa0761d6478bd642f, 0xe7037ed1a0b428db, 3, 0x8ebc6af09c88c6e3, 5, 0x589965cc75374cc3, 7}
+		for i := range words {
+			if i != zero && zero < 6 {
+				words[i] ^= uint64(1+i) << 32
+			}
+		}
+		seal := func(w [7]uint64) uint64 {
+			h := header{call: Call{FP: w[1], A: w[2], B: w[3]}, inline: [4]uint64{w[4], w[5], w[6]}}
+			return h.seal(w[0])
+		}
+		for i := range words {
+			other := words
+			other[i] ^= 1 << 17
+			require.NotEqual(t, seal(words), seal(other), "word %d, with a factor 0 of word %d", i, zero)
+		}
+	}
+}
