@@ -143,23 +143,31 @@ func (e *Engine) combinePast(l *lane, a *action, dsts, srcs [][]byte, n int, lea
 		e.copies(dsts[:local], srcs[0], leave)
 		return true
 	}
-	if local == 0 || leave {
+	if local == 0 {
 		red.ReduceNT(dsts, srcs)
 		return true
 	}
-	ops := e.pastOps[:len(srcs)]
-	outs := e.pastOuts[:len(dsts)-1]
+	ops, outs := e.pastOps[:len(srcs)], dsts[1:]
+	if leave {
+		outs = dsts
+		if e.pastMem == nil {
+			e.pastMem = make([]byte, pastBlock)
+		}
+	}
 	for off := 0; off < n; off += pastBlock {
 		end := min(n, off+pastBlock)
 		for i := range srcs {
 			ops[i] = srcs[i][off:end]
 		}
-		e.scaledDst[0] = dsts[0][off:end]
-		red.Reduce(e.scaledDst[:], ops)
-		for i := range outs {
-			outs[i] = dsts[1+i][off:end]
+		t := dsts[0][off:end]
+		if leave {
+			t = e.pastMem[:end-off]
 		}
-		e.copier.ReduceNT(outs, e.scaledDst[:])
+		e.scaledDst[0] = t
+		red.Reduce(e.scaledDst[:], ops)
+		for _, d := range outs { // one by one: they need not lie alike in their cache lines
+			e.copyPast(d[off:end], t)
+		}
 	}
 	return true
 }

@@ -32,3 +32,31 @@ func TestPassingOnWhatOverlapsItsPlace(t *testing.T) {
 		}
 	}
 }
+
+// Whatever is written past the cache, and however destinations lie in their lines, all of them get the sum.
+func TestCombineEveryWay(t *testing.T) {
+	const n = 2*pastBlock + 1000
+	sum, err := tensor.NewReducer(tensor.Uint8, tensor.Sum, 2)
+	require.NoError(t, err)
+	srcs, want := [][]byte{make([]byte, n), make([]byte, n)}, make([]byte, n)
+	for i := range want {
+		srcs[0][i], srcs[1][i] = byte(i), byte(3*i+i>>8)
+		want[i] = srcs[0][i] + srcs[1][i]
+	}
+	e := New(meshes(t, link.Geometry{Lanes: 1, Slots: 2, SlotBytes: 64})[0], Options{})
+	e.pastOps = make([][]byte, 2)
+	l := &lane{job: &Job{Args: Args{Reducer: sum}}}
+	for _, w := range []ways{{}, {past: true}, {leave: true}, {past: true, leave: true}} {
+		for sends := range 3 {
+			a := &action{hasDst: true, store: true, operands: []source{{recv: 0}, {recv: -1}}, sends: make([]link.Sender, sends)}
+			dsts := make([][]byte, 1+sends)
+			for i := range dsts {
+				dsts[i] = make([]byte, n+64)[7*i:][:n]
+			}
+			e.combineBy(l, a, dsts, srcs, n, w)
+			for i, d := range dsts {
+				require.Equal(t, want, d, "%+v, destination %d of %d", w, i, len(dsts))
+			}
+		}
+	}
+}

@@ -83,7 +83,7 @@ type Engine struct {
 	scaledOps [][]byte
 	scaledDst [1][]byte
 	pastOps   [][]byte
-	pastOuts  [][]byte
+	pastMem   []byte          // a block on its way past the cache
 	copier    *tensor.Reducer // copies bytes past the cache
 	stores    []stores        // by peer
 	pair      [2][]byte
@@ -298,7 +298,7 @@ func (e *Engine) fit(p *Plan) {
 		e.srcs, e.msgs, e.pastOps = make([][]byte, p.maxOps), make([]*link.Message, p.maxOps), make([][]byte, p.maxOps)
 	}
 	if len(e.dsts) < p.maxOut {
-		e.dsts, e.pastOuts = make([][]byte, p.maxOut), make([][]byte, p.maxOut)
+		e.dsts = make([][]byte, p.maxOut)
 	}
 }
 
