@@ -125,7 +125,7 @@ func announce(ctx context.Context, b board, cfg *Config) ([]net.Listener, error)
 	listeners := []net.Listener{cfg.Listener}
 	if cfg.Listener == nil {
 		var err error
-		if listeners, err = listenAny(ctx, cfg, []string{""}); err != nil {
+		if listeners, err = listenAny(ctx, cfg, false); err != nil {
 			return nil, err
 		}
 	}

@@ -46,8 +46,20 @@ func listenRoot(ctx context.Context, cfg *Config, targets []meet.Target) ([]net.
 	}
 }
 
-// listenAny binds a port for ranks whose address is told to the others.
-func listenAny(ctx context.Context, cfg *Config, hosts []string) ([]net.Listener, error) {
+// listenAny binds a port for ranks whose address is told to the others: on all addresses or, for ranks of this host
+// alone, on one loopback address, which all of them have.
+func listenAny(ctx context.Context, cfg *Config, loopback bool) ([]net.Listener, error) {
+	if !loopback {
+		return listenAt(ctx, cfg, "")
+	}
+	listeners, err := listenAt(ctx, cfg, "127.0.0.1")
+	if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT) {
+		return listenAt(ctx, cfg, "::1")
+	}
+	return listeners, err
+}
+
+func listenAt(ctx context.Context, cfg *Config, host string) ([]net.Listener, error) {
 	first, last := 0, 0
 	if cfg.ListenPorts != "" {
 		var err error
@@ -55,21 +67,12 @@ func listenAny(ctx context.Context, cfg *Config, hosts []string) ([]net.Listener
 			return nil, fmt.Errorf("%w: listen %w", ErrConfig, err)
 		}
 	}
-	listeners, err := listenFirst(ctx, hosts, first, last)
+	listeners, err := listenFirst(ctx, []string{host}, first, last)
 	if err != nil {
 		return nil, fmt.Errorf("%w: rank %d cannot listen (is GCCL_PORT_RANGE wide enough for the ranks of a host?): %w",
 			ErrConfig, cfg.Rank, err)
 	}
 	return listeners, nil
-}
-
-// listenLoopback binds a port for ranks of this host alone: on one loopback address, which all of them have.
-func listenLoopback(ctx context.Context, cfg *Config) ([]net.Listener, error) {
-	listeners, err := listenAny(ctx, cfg, []string{"127.0.0.1"})
-	if errors.Is(err, syscall.EADDRNOTAVAIL) || errors.Is(err, syscall.EAFNOSUPPORT) {
-		return listenAny(ctx, cfg, []string{"::1"})
-	}
-	return listeners, err
 }
 
 // listenFirst binds the first port of a range that is free on all hosts that exist. Port 0 is any.

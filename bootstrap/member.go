@@ -73,13 +73,7 @@ func openParentDoor(ctx context.Context, g *group, cfg *Config, seenFrom net.Add
 	if ap, err := netip.ParseAddrPort(seenFrom.String()); err == nil {
 		preferred = ap.Addr()
 	}
-	var listeners []net.Listener
-	var err error
-	if loopback {
-		listeners, err = listenLoopback(ctx, cfg)
-	} else {
-		listeners, err = listenAny(ctx, cfg, []string{""})
-	}
+	listeners, err := listenAny(ctx, cfg, loopback)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -36,13 +36,7 @@ func OpenPort(ctx context.Context, cfg Config) (*Port, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = zap.NewNop()
 	}
-	var listeners []net.Listener
-	var err error
-	if cfg.oneHost() && !cfg.hasBoard() {
-		listeners, err = listenLoopback(ctx, &cfg)
-	} else {
-		listeners, err = listenAny(ctx, &cfg, []string{""})
-	}
+	listeners, err := listenAny(ctx, &cfg, cfg.oneHost() && !cfg.hasBoard())
 	if err != nil {
 		return nil, fmt.Errorf("bootstrap: %w", err)
 	}

@@ -72,7 +72,7 @@ func split(ctx context.Context, g Group, color, key int, cfg Config) (Group, err
 
 // listenPart binds the socket of a new group's root and returns its addresses.
 func listenPart(ctx context.Context, cfg *Config, loopback bool) (net.Listener, string, error) {
-	listeners, err := listenAny(ctx, cfg, []string{""})
+	listeners, err := listenAny(ctx, cfg, false)
 	if err != nil {
 		return nil, "", err
 	}

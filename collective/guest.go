@@ -13,18 +13,32 @@ import (
 
 // guest is a newcomer, at rank 0.
 type guest struct {
-	hall    *hall
-	contact *bootstrap.Contact
-	life    context.Context // until the contact ends
-	end     context.CancelCauseFunc
-
-	saying sync.Mutex // one at a time sends
+	hall *hall
+	speaker
+	life context.Context // until the contact ends
+	end  context.CancelCauseFunc
 
 	// Of its latest invitation; the hall's lock guards them.
 	name   string        // of the control plane
 	coming chan struct{} // holds something: it has taken the invitation
 	part   context.Context
 	fail   context.CancelCauseFunc // ends part, which ends with life, too
+}
+
+// speaker is the side of a contact that sends, one message at a time.
+type speaker struct {
+	contact *bootstrap.Contact
+	saying  sync.Mutex
+}
+
+func (s *speaker) say(m any) error {
+	b, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	s.saying.Lock()
+	defer s.saying.Unlock()
+	return s.contact.Send(b, sayTime)
 }
 
 // What rank 0 and a newcomer tell each other, in JSON.
@@ -60,7 +74,7 @@ type (
 const mostWhy = 4 << 10
 
 func newGuest(h *hall, contact *bootstrap.Contact) *guest {
-	g := &guest{hall: h, contact: contact}
+	g := &guest{hall: h, speaker: speaker{contact: contact}}
 	g.life, g.end = context.WithCancelCause(h.life)
 	return g
 }
@@ -113,16 +127,6 @@ func (g *guest) hear(m fromGuest) error {
 }
 
 func (g *guest) who() string { return fmt.Sprintf("pid %d on %s", g.contact.PID, g.contact.Host) }
-
-func (g *guest) say(m toGuest) error {
-	b, err := json.Marshal(m)
-	if err != nil {
-		return err
-	}
-	g.saying.Lock()
-	defer g.saying.Unlock()
-	return g.contact.Send(b, sayTime)
-}
 
 // invite offers the newcomer a place.
 func (g *guest) invite(in *invitation) error {

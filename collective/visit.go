@@ -13,19 +13,17 @@ import (
 
 // visit is a newcomer's stay at rank 0.
 type visit struct {
-	contact *bootstrap.Contact
+	speaker
 	life    context.Context // until the contact ends, or rank 0 is silent for too long
 	end     context.CancelCauseFunc
 	workers sync.WaitGroup
 	heard   chan toGuest // what rank 0 says, but for signs of life
 	sign    atomic.Int64 // when rank 0 last gave a sign of life, since the visit began
-
-	mu sync.Mutex // guards sending
 }
 
 // newVisit begins to listen; silence is how long rank 0 may give no sign of life, 0: for ever.
 func newVisit(ctx context.Context, contact *bootstrap.Contact, silence time.Duration) *visit {
-	v := &visit{contact: contact, heard: make(chan toGuest, 1)}
+	v := &visit{speaker: speaker{contact: contact}, heard: make(chan toGuest, 1)}
 	v.life, v.end = context.WithCancelCause(ctx)
 	began := time.Now()
 	v.workers.Go(func() { v.listen(began) })
@@ -40,16 +38,6 @@ func (v *visit) leave() {
 	v.end(nil)
 	v.contact.Close()
 	v.workers.Wait()
-}
-
-func (v *visit) say(m fromGuest) error {
-	b, err := json.Marshal(m)
-	if err != nil {
-		return err
-	}
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.contact.Send(b, sayTime)
 }
 
 // listen hears rank 0 until the contact ends. Whatever rank 0 has said comes before that end.

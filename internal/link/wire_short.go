@@ -21,7 +21,7 @@ func (s *wireSender) line() rdma.Write {
 // Put implements Sender.
 func (s *wireSender) Put(src []byte, c *Call) bool {
 	l := s.l
-	if l.sent-l.consumed >= uint32(len(s.entries)) {
+	if s.noEntry() {
 		s.wire.peer.awaited()
 		return false
 	}
