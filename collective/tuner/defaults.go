@@ -45,13 +45,12 @@ const (
 // (gccl tune, a quiet machine, best of 2 to 8 rounds; µs): the fewest steps are best while data are short
 // (AllReduce of 8 B, 4 ranks: recursive doubling 86, tree 121, one-shot 123, ring 354; AllGather of 64 KiB:
 // doubling 83, direct 102, ring 123), then trees, whose ranks mostly forward (AllReduce of 128 KiB: 211 for
-// 249; of 1 MiB, 8 ranks: 3140 for 5104 by a ring), at 4 ranks halving and doubling between (256 KiB). Then it is
-// between algorithms of which no core has the busier ranks, since a tree's inner ones, 0 and 2, are bound to the same:
-// two trees at once, in chunks of 512 KiB (few calls, bound, medians of 6 rounds: 512 KiB in 718 for 1351 by halving and
-// doubling, 1 MiB in 1084 for 1457 by a tree; not bound 681 for 1337 and 1170 for 1038; after many calls halving and doubling is
-// ahead again, 490 for 560 at 512 KiB), and from 1.5 MiB the circulant algorithm in chunks of 512 KiB, whose larger messages go
-// between ranks at distance two, bound to the same core (2, 4, 8 and 16 MiB, medians of 4 rounds: 2.0, 4.4, 8.7 and 17.1 ms
-// for 3.5, 6.3, 14.7 and 27.4 by a tree, 2.7, 6.3, 12.7 and 23.8 by two; not bound, 3 rounds, 2.4 and 5.2 for 2.3 and 4.6 by a tree). Reductions to a root are by a
+// 249; of 1 MiB, 8 ranks: 3140 for 5104 by a ring), at 4 ranks halving and doubling between (256 KiB: 458 for 489 by the
+// circulant algorithm). Then it is between algorithms of which no core has the busier ranks, since a tree's inner ones, 0 and 2,
+// are bound to the same: the circulant one, whose larger messages go between ranks at distance two, bound to the same core, in
+// chunks of 1 MiB (512 KiB, 1, 2, 4, 8 and 16 MiB in 0.63, 1.09, 2.1, 4.4, 9.2 and 19 ms, halving and doubling 0.68, 1.19, 2.4, 4.8, 11 and
+// 21, two trees 0.82, 1.41, 3.0 at 2 MiB; chunks of 512 KiB and 2 MiB are as good; medians of 4 and 5 rounds of 80 ms each: the first 5 to 20 calls of
+// a size are slow by all, and two trees are the best of those). Reductions to a root are by a
 // tree until its ranks' links are fuller than the root's (1 MiB, 8 ranks: direct 711, tree 1417). Sizes between
 // the measured ones (factors of 2 at 4 ranks, 8 and more at 8) are split in the middle. Three ranks
 // use what was best for four in an earlier run; five to seven were not measured.
@@ -64,8 +63,7 @@ var defaults = []row{
 	{"tcp", 4, 4, schedule.AllReduce, false, 48 * kib, "direct.AllReduceRecursiveDoubling", 1, 0},
 	{"tcp", 4, 4, schedule.AllReduce, false, 192 * kib, "tree.AllReduce", 1, 0},
 	{"tcp", 4, 4, schedule.AllReduce, false, 384 * kib, "direct.AllReduceHalvingDoubling", 1, 0},
-	{"tcp", 4, 4, schedule.AllReduce, false, 1536 * kib, "tree.AllReduceDouble", 1, 512 * kib},
-	{"tcp", 4, 4, schedule.AllReduce, false, large, "direct.AllReduceCirculant", 1, 512 * kib},
+	{"tcp", 4, 4, schedule.AllReduce, false, large, "direct.AllReduceCirculant", 1, 1 * mib},
 	{"tcp", 4, 4, schedule.AllGather, false, 8 * mib, "direct.AllGatherDoubling", 1, 0},
 	{"tcp", 4, 4, schedule.AllGather, false, large, "direct.AllGatherDoubling", 1, 768 * kib},
 	{"tcp", 4, 4, schedule.ReduceScatter, false, 512 * kib, "direct.ReduceScatterHalving", 1, 0},
