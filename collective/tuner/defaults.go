@@ -41,7 +41,10 @@ const (
 // than adding twice (512 KiB: 143 for 152 by two-shot; 768 KiB, 1, 1.5 and 2 MiB: 225, 305, 434 and 577 for 215, 268, 416 and 553; medians of
 // 6 and 12 rounds, µs); 64 KiB and more gain from a second channel (one adds while the other is copied), until
 // the channels only compete for the caches. A Reduce of theirs is one message while that is short (8 B: 7.9 for 13.7 in two
-// pieces), and AllToAll gains nothing from a second channel (16 MiB: 4.7 ms for 8.3). Four and eight ranks on two cores pay for messages and for waiting
+// pieces), and AllToAll gains nothing from a second channel (16 MiB: 4.7 ms for 8.3).
+// From 3 MiB its blocks go whole, straight from one tensor to the other (2 ranks, 16 and 64 MiB: 3.2 and 12.0 ms for 4.0 and 20 in pieces of a slot; 4 ranks
+// 10.8 and 42 for 17 and 69; 8 ranks, 16 MiB, 34 for 37; medians of 3 rounds); Bruck's rounds are better for 16 KiB (4 ranks, 84 for 91), not for 64
+// (146 for 127). Four and eight ranks on two cores pay for messages and for waiting
 // (gccl tune, a quiet machine, best of 2 to 8 rounds; µs): the fewest steps are best while data are short
 // (AllReduce of 8 B, 4 ranks: recursive doubling 86, tree 121, one-shot 123, ring 354; AllGather of 64 KiB:
 // doubling 83, direct 102, ring 123), then trees, whose ranks mostly forward (AllReduce of 128 KiB: 211 for
@@ -59,7 +62,8 @@ var defaults = []row{
 	{"tcp", 2, 2, schedule.AllReduce, false, 640 * kib, "direct.AllReduceOneShot", 2, 0},
 	{"tcp", 2, 2, schedule.AllReduce, false, large, "direct.AllReduceTwoShot", 1, 0},
 	{"tcp", 2, 2, schedule.Reduce, false, 512 * kib, "tree.Reduce", 1, 0},
-	{"tcp", 2, 2, schedule.AllToAll, false, large, "direct.AllToAllPairwise", 1, 0},
+	{"tcp", 2, 2, schedule.AllToAll, false, 3 * mib, "direct.AllToAllPairwise", 1, 0},
+	{"tcp", 2, 2, schedule.AllToAll, false, large, "direct.AllToAllPairwise", 1, 16 * mib},
 	{"tcp", 4, 4, schedule.AllReduce, false, 48 * kib, "direct.AllReduceRecursiveDoubling", 1, 0},
 	{"tcp", 4, 4, schedule.AllReduce, false, 192 * kib, "tree.AllReduce", 1, 0},
 	{"tcp", 4, 4, schedule.AllReduce, false, 384 * kib, "direct.AllReduceHalvingDoubling", 1, 0},
@@ -68,9 +72,9 @@ var defaults = []row{
 	{"tcp", 4, 4, schedule.AllGather, false, large, "direct.AllGatherDoubling", 1, 768 * kib},
 	{"tcp", 4, 4, schedule.ReduceScatter, false, 512 * kib, "direct.ReduceScatterHalving", 1, 0},
 	{"tcp", 4, 4, schedule.ReduceScatter, false, large, "direct.ReduceScatterDirect", 1, 0},
-	{"tcp", 4, 4, schedule.AllToAll, false, 192 * kib, "direct.AllToAllBruck", 1, 0},
+	{"tcp", 4, 4, schedule.AllToAll, false, 32 * kib, "direct.AllToAllBruck", 1, 0},
 	{"tcp", 4, 4, schedule.AllToAll, false, 3 * mib, "direct.AllToAllPairwise", 1, 0},
-	{"tcp", 4, 4, schedule.AllToAll, false, large, "direct.AllToAllPairwise", 1, 1 * mib},
+	{"tcp", 4, 4, schedule.AllToAll, false, large, "direct.AllToAllPairwise", 1, 16 * mib},
 	{"tcp", 4, 4, schedule.Broadcast, false, 48 * kib, "ring.Broadcast", 1, 0},
 	{"tcp", 4, 4, schedule.Broadcast, false, 768 * kib, "tree.Broadcast", 1, 0},
 	{"tcp", 4, 4, schedule.Broadcast, false, 8 * mib, "direct.BroadcastScatterAllGather", 2, 0},
@@ -94,7 +98,7 @@ var defaults = []row{
 	{"tcp", 8, 8, schedule.ReduceScatter, false, large, "ring.ReduceScatter", 1, 0},
 	{"tcp", 8, 8, schedule.AllToAll, false, 100 * kib, "direct.AllToAllBruck", 1, 0},
 	{"tcp", 8, 8, schedule.AllToAll, false, 3 * mib, "direct.AllToAllPairwise", 1, 0},
-	{"tcp", 8, 8, schedule.AllToAll, false, large, "direct.AllToAllPairwise", 1, 1 * mib},
+	{"tcp", 8, 8, schedule.AllToAll, false, large, "direct.AllToAllPairwise", 1, 16 * mib},
 	{"tcp", 8, 8, schedule.Broadcast, false, 8 * kib, "direct.BroadcastDirect", 1, 0},
 	{"tcp", 8, 8, schedule.Broadcast, false, 512 * kib, "tree.Broadcast", 1, 0},
 	{"tcp", 8, 8, schedule.Broadcast, false, large, "tree.Broadcast", 2, 0},
