@@ -39,8 +39,7 @@ const (
 //
 // Over tcp within a host, on the same machine: two ranks exchange all of it up to 512 KiB, as two hops cost more
 // than adding twice (512 KiB: 143 for 152 by two-shot; 768 KiB, 1, 1.5 and 2 MiB: 225, 305, 434 and 577 for 215, 268, 416 and 553; medians of
-// 6 and 12 rounds, µs); 64 KiB and more gain from a second channel (one adds while the other is copied), until
-// the channels only compete for the caches. A Reduce of theirs is one message while that is short (8 B: 7.9 for 13.7 in two
+// 6 and 12 rounds, µs); a second channel only costs messages (128 and 256 KiB: 58 and 75 for 99 and 85, medians of 8 and 5 rounds). A Reduce of theirs is one message while that is short (8 B: 7.9 for 13.7 in two
 // pieces), and AllToAll gains nothing from a second channel (16 MiB: 4.7 ms for 8.3).
 // From 3 MiB its blocks go whole, straight from one tensor to the other (2 ranks, 16 and 64 MiB: 3.2 and 12.0 ms for 4.0 and 20 in pieces of a slot; 4 ranks
 // 10.8 and 42 for 17 and 69; 8 ranks, 16 MiB, 34 for 37; medians of 3 rounds); Bruck's rounds are better for 16 KiB (4 ranks, 84 for 91), not for 64
@@ -58,8 +57,7 @@ const (
 // the measured ones (factors of 2 at 4 ranks, 8 and more at 8) are split in the middle. Three ranks
 // use what was best for four in an earlier run; five to seven were not measured.
 var defaults = []row{
-	{"tcp", 2, 2, schedule.AllReduce, false, 32*kib + 1, "direct.AllReduceOneShot", 1, 0},
-	{"tcp", 2, 2, schedule.AllReduce, false, 640 * kib, "direct.AllReduceOneShot", 2, 0},
+	{"tcp", 2, 2, schedule.AllReduce, false, 640 * kib, "direct.AllReduceOneShot", 1, 0},
 	{"tcp", 2, 2, schedule.AllReduce, false, large, "direct.AllReduceTwoShot", 1, 0},
 	{"tcp", 2, 2, schedule.Reduce, false, 512 * kib, "tree.Reduce", 1, 0},
 	{"tcp", 2, 2, schedule.AllToAll, false, 3 * mib, "direct.AllToAllPairwise", 1, 0},
