@@ -49,10 +49,11 @@ type Call struct {
 	Op       tensor.Op // AllReduce, ReduceScatter, Reduce, Scan, Exscan
 	Root     int       // Broadcast, Reduce, Gather, Scatter
 	Peer     int       // Send, Recv
-	// Counts are element counts per rank, where blocks differ in length: what each rank has of the
-	// large buffer (AllGather, ReduceScatter: all ranks give all counts; Gather, Scatter: the root
-	// does, others give nil), or what this rank sends to each (AllToAll, which also needs
-	// RecvCounts). nil: all blocks are equally long.
+	// Counts are element counts per rank, where blocks differ in length. nil: all blocks are equally long.
+	// AllGather, ReduceScatter: what each rank has of the large buffer, the same counts on all ranks.
+	// Gather, Scatter: the root gives all counts; the others an empty list that is not nil ([]int{}),
+	// since nil says that all blocks are equally long. AllToAll: what this rank sends to each, and
+	// RecvCounts what it receives from each.
 	Counts, RecvCounts []int
 }
 

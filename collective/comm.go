@@ -17,7 +17,9 @@ import (
 )
 
 // Comm is a communicator: a fixed set of ranks that make the same calls in the same order. Its
-// methods may be called from any goroutine; calls run one after another in the order issued.
+// methods may be called from any goroutine; calls run one after another in the order issued. With several
+// goroutines the program must see to it that this order is the same on all ranks, for instance by a
+// [Comm.Dup] for each goroutine.
 type Comm struct {
 	rank, size int
 	cfg        Config

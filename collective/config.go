@@ -9,9 +9,9 @@ import (
 	"go.uber.org/zap"
 )
 
-// Config describes a communicator. The zero value works: one rank, or, by Init, what the
-// environment says. Fields that carry a setting's name are filled from the environment by
-// [ConfigFromEnv]; `gccl env` prints all of them.
+// Config describes a communicator. [New] makes one of a single rank from the zero value. Fields that
+// carry a setting's name are filled from the environment by [ConfigFromEnv], as are those that say who
+// this rank is; [Init] does the same without a Config. `gccl env` prints all settings.
 type Config struct {
 	// Bootstrap says who this rank is and how it finds the others. Ignored if Group is given.
 	Bootstrap bootstrap.Config
@@ -25,11 +25,13 @@ type Config struct {
 	Strict bool
 	// Timeout bounds every call beside its context; 0: 10 minutes, negative: none. (GCCL_TIMEOUT)
 	Timeout time.Duration
-	// Channels is how many copies of an algorithm may run side by side, and with it the number of
-	// lanes between two ranks; 0: 2. (GCCL_NCHANNELS)
+	// Channels is how many copies of an algorithm may run side by side; 0: 2. Between two ranks there are
+	// max(Channels, 4)+1 lanes. (GCCL_NCHANNELS)
 	Channels int
-	// BufferBytes is the ring buffer from one rank to another on one lane; 0: 2 MiB; less for many
-	// ranks on one host, 4 MiB between the two of a host over tcp. (GCCL_BUFFSIZE)
+	// BufferBytes is the length of a ring buffer: each lane has one in either direction. 0: 2 MiB; less if
+	// three or more ranks share memory, on one host; 4 MiB for two ranks of one host over tcp. So by default
+	// a rank keeps 5 rings of at most 2 MiB for each peer, and over tcp and verbs as much again for what it
+	// sends. Of links made when they are wanted (Lazy), pages that are never used take no memory, but over verbs. (GCCL_BUFFSIZE)
 	BufferBytes int
 	// Slots is how many slots it is divided into, a power of two; 0: as many as ranks, from 8 (16
 	// across hosts) to 64. (GCCL_SLOTS)

@@ -1,9 +1,12 @@
 // Package collective is gccl's public face: communicators whose ranks combine and move tensors
 // together.
 //
-//	comm, err := collective.Init(ctx)            // rank, size and root from the launcher's environment
+//	comm, err := collective.Init(ctx) // rank, size and root from the launcher's environment
+//	if err != nil {
+//		return err
+//	}
 //	defer comm.Close()
-//	err = comm.AllReduce(ctx, tensor.Of(grad), tensor.Of(grad), tensor.Avg)
+//	return comm.AllReduce(ctx, tensor.Of(grad), tensor.Of(grad), tensor.Avg) // in place
 //
 // Every rank of a communicator must make the same calls in the same order. If they do not, all get
 // an error that says who called what ([ErrMismatch]); nothing hangs and no byte outside the
@@ -14,7 +17,8 @@
 // Tensors are views of the caller's memory, which must not be changed (sources) or used
 // (destinations) until the call has returned. In place means that destination and source are
 // exactly the same memory (or, where one holds a block per rank, that the other is this rank's block of
-// it); any other overlap is refused. Tensors from [Comm.Alloc] lie in memory that the peers can
+// it); any other overlap is refused. A tensor that a call does not use on a rank, such as the
+// destination of a Reduce on others than the root, may be tensor.Tensor{}. Tensors from [Comm.Alloc] lie in memory that the peers can
 // read and write directly, which makes large messages several times faster.
 //
 // # Errors

@@ -9,8 +9,8 @@ import (
 
 // The kinds of errors, for errors.Is.
 var (
-	// ErrInvalid: the arguments are wrong; nothing was sent and the communicator is fine.
-	ErrInvalid = errors.New("invalid call")
+	// ErrInvalid: an argument or a setting is wrong; nothing was sent, and a communicator that there is stays fine.
+	ErrInvalid = errors.New("invalid argument or setting")
 	// ErrMismatch: ranks made different calls.
 	ErrMismatch = errors.New("ranks disagree")
 	// ErrPeerLost: a rank's process or host is gone, or it closed its communicator.
@@ -36,7 +36,7 @@ var (
 
 // StepError is a call that broke its communicator.
 type StepError struct {
-	Kind error  // ErrMismatch, ErrPeerLost, ErrGaveUp, ErrRevoked, ErrDevice, ErrInternal, context.DeadlineExceeded or context.Canceled
+	Kind error  // ErrMismatch, ErrPeerLost, ErrGaveUp, ErrRevoked, ErrDevice, ErrCorrupt, ErrInternal, context.DeadlineExceeded or context.Canceled
 	Call string // "allreduce(float32[1024], sum)"
 	Seq  uint64 // number of the call, from 1: among the collectives of its communicator, or the transfers from this rank to Peer or back
 	Rank int    // this rank

@@ -119,21 +119,22 @@ func TestInvalidCallsChangeNothing(t *testing.T) {
 	f, i := make([]float32, 8), make([]int32, 8)
 	each(t, comms, func(c *Comm) error {
 		for name, err := range map[string]error{
-			"types":          c.AllReduce(ctx, tensor.Of(make([]int32, 8)), tensor.Of(f), tensor.Sum),
-			"lengths":        c.AllReduce(ctx, tensor.Of(make([]float32, 7)), tensor.Of(f), tensor.Sum),
-			"no operation":   c.AllReduce(ctx, tensor.Of(f), tensor.Of(f), tensor.Op{}),
-			"bits of floats": c.AllReduce(ctx, tensor.Of(f), tensor.Of(f), tensor.BitXor),
-			"no tensor":      c.AllReduce(ctx, tensor.Tensor{}, tensor.Tensor{}, tensor.Sum),
-			"overlap":        c.AllReduce(ctx, tensor.Of(f[1:]), tensor.Of(f[:7]), tensor.Sum),
-			"root":           c.Broadcast(ctx, tensor.Of(f), tensor.Of(f), 2),
-			"uneven":         c.ReduceScatter(ctx, tensor.Of(make([]float32, 3)), tensor.Of(make([]float32, 7)), tensor.Sum),
-			"foreign block":  c.AllGather(ctx, tensor.Of(f), tensor.Of(f[4*(1-c.rank):][:4])),
-			"counts":         c.AllGatherV(ctx, tensor.Of(f), tensor.Of(f[:4]), []int{4}),
-			"negative":       c.AllGatherV(ctx, tensor.Of(f), tensor.Of(f[:4]), []int{-4, 12}),
-			"self":           c.Send(ctx, tensor.Of(f), c.rank),
-			"peer":           c.Recv(ctx, tensor.Of(f), 9),
-			"prefix average": c.Scan(ctx, tensor.Of(make([]int32, 8)), tensor.Of(i), tensor.Avg),
-			"alloc":          second(c.Alloc(ctx, tensor.Invalid, 1)),
+			"types":           c.AllReduce(ctx, tensor.Of(make([]int32, 8)), tensor.Of(f), tensor.Sum),
+			"lengths":         c.AllReduce(ctx, tensor.Of(make([]float32, 7)), tensor.Of(f), tensor.Sum),
+			"no operation":    c.AllReduce(ctx, tensor.Of(f), tensor.Of(f), tensor.Op{}),
+			"bits of floats":  c.AllReduce(ctx, tensor.Of(f), tensor.Of(f), tensor.BitXor),
+			"no tensor":       c.AllReduce(ctx, tensor.Tensor{}, tensor.Tensor{}, tensor.Sum),
+			"overlap":         c.AllReduce(ctx, tensor.Of(f[1:]), tensor.Of(f[:7]), tensor.Sum),
+			"root":            c.Broadcast(ctx, tensor.Of(f), tensor.Of(f), 2),
+			"uneven":          c.ReduceScatter(ctx, tensor.Of(make([]float32, 3)), tensor.Of(make([]float32, 7)), tensor.Sum),
+			"foreign block":   c.AllGather(ctx, tensor.Of(f), tensor.Of(f[4*(1-c.rank):][:4])),
+			"counts":          c.AllGatherV(ctx, tensor.Of(f), tensor.Of(f[:4]), []int{4}),
+			"negative":        c.AllGatherV(ctx, tensor.Of(f), tensor.Of(f[:4]), []int{-4, 12}),
+			"uneven in place": c.AllToAllV(ctx, tensor.Of(f), tensor.Of(f), []int{4, 4}, []int{4, 4}),
+			"self":            c.Send(ctx, tensor.Of(f), c.rank),
+			"peer":            c.Recv(ctx, tensor.Of(f), 9),
+			"prefix average":  c.Scan(ctx, tensor.Of(make([]int32, 8)), tensor.Of(i), tensor.Avg),
+			"alloc":           second(c.Alloc(ctx, tensor.Invalid, 1)),
 		} {
 			require.ErrorIs(t, err, ErrInvalid, name)
 		}

@@ -7,26 +7,26 @@ import (
 )
 
 // AllReduce combines every rank's src into every rank's dst: dst[i] = src of rank 0 [i] ⊕ … ⊕ src
-// of rank n−1 [i]. All ranks get the same bits.
+// of rank n−1 [i]. All ranks get the same bits. With dst the same as src it works in place.
 func (c *Comm) AllReduce(ctx context.Context, dst, src tensor.Tensor, op tensor.Op) error {
 	call := Call{Kind: AllReduce, Dst: dst, Src: src, Op: op}
 	return c.do(ctx, &call)
 }
 
-// Reduce is AllReduce whose result only root gets; others' dst is not used.
+// Reduce is AllReduce whose result only root gets; others' dst is not used and may be tensor.Tensor{}.
 func (c *Comm) Reduce(ctx context.Context, dst, src tensor.Tensor, op tensor.Op, root int) error {
 	call := Call{Kind: Reduce, Dst: dst, Src: src, Op: op, Root: root}
 	return c.do(ctx, &call)
 }
 
-// Broadcast copies root's src into every rank's dst; others' src is not used. With dst the same as
-// src it works in place.
+// Broadcast copies root's src into every rank's dst, root's own, too; others' src is not used and may be
+// tensor.Tensor{}. With dst the same as src, at root, it works in place.
 func (c *Comm) Broadcast(ctx context.Context, dst, src tensor.Tensor, root int) error {
 	call := Call{Kind: Broadcast, Dst: dst, Src: src, Root: root}
 	return c.do(ctx, &call)
 }
 
-// AllGather copies every rank's src into block r of every rank's dst, which is Size times as long.
+// AllGather copies the src of every rank r into block r of every rank's dst, which is Size times as long.
 func (c *Comm) AllGather(ctx context.Context, dst, src tensor.Tensor) error {
 	call := Call{Kind: AllGather, Dst: dst, Src: src}
 	return c.do(ctx, &call)
@@ -51,25 +51,27 @@ func (c *Comm) ReduceScatterV(ctx context.Context, dst, src tensor.Tensor, op te
 	return c.do(ctx, &call)
 }
 
-// Gather copies every rank's src into block r of root's dst.
+// Gather copies the src of every rank r into block r of root's dst, which is Size times as long. Others' dst is
+// not used and may be tensor.Tensor{}.
 func (c *Comm) Gather(ctx context.Context, dst, src tensor.Tensor, root int) error {
 	call := Call{Kind: Gather, Dst: dst, Src: src, Root: root}
 	return c.do(ctx, &call)
 }
 
-// GatherV is Gather with blocks of counts[r] elements, which only root needs to give.
+// GatherV is Gather with blocks of counts[r] elements. Only root's counts are used; others may give nil.
 func (c *Comm) GatherV(ctx context.Context, dst, src tensor.Tensor, counts []int, root int) error {
 	call := Call{Kind: Gather, Dst: dst, Src: src, Root: root, Counts: given(counts)}
 	return c.do(ctx, &call)
 }
 
-// Scatter copies block r of root's src into rank r's dst.
+// Scatter copies block r of root's src, which is Size times as long as dst, into the dst of every rank r, root's
+// own, too. Others' src is not used and may be tensor.Tensor{}.
 func (c *Comm) Scatter(ctx context.Context, dst, src tensor.Tensor, root int) error {
 	call := Call{Kind: Scatter, Dst: dst, Src: src, Root: root}
 	return c.do(ctx, &call)
 }
 
-// ScatterV is Scatter with blocks of counts[r] elements, which only root needs to give.
+// ScatterV is Scatter with blocks of counts[r] elements. Only root's counts are used; others may give nil.
 func (c *Comm) ScatterV(ctx context.Context, dst, src tensor.Tensor, counts []int, root int) error {
 	call := Call{Kind: Scatter, Dst: dst, Src: src, Root: root, Counts: given(counts)}
 	return c.do(ctx, &call)
@@ -82,19 +84,19 @@ func (c *Comm) AllToAll(ctx context.Context, dst, src tensor.Tensor) error {
 }
 
 // AllToAllV is AllToAll with blocks of send[r] elements for rank r and receive[s] elements from
-// rank s.
+// rank s. It does not work in place.
 func (c *Comm) AllToAllV(ctx context.Context, dst, src tensor.Tensor, send, receive []int) error {
 	call := Call{Kind: AllToAll, Dst: dst, Src: src, Counts: given(send), RecvCounts: given(receive)}
 	return c.do(ctx, &call)
 }
 
-// Scan combines the src of ranks 0 to r into rank r's dst (an inclusive prefix).
+// Scan combines the src of ranks 0 to r into rank r's dst (an inclusive prefix). Avg is refused.
 func (c *Comm) Scan(ctx context.Context, dst, src tensor.Tensor, op tensor.Op) error {
 	call := Call{Kind: Scan, Dst: dst, Src: src, Op: op}
 	return c.do(ctx, &call)
 }
 
-// Exscan combines the src of ranks 0 to r−1 into rank r's dst; rank 0's dst stays as it was.
+// Exscan combines the src of ranks 0 to r−1 into rank r's dst; rank 0's dst stays as it was. Avg is refused.
 func (c *Comm) Exscan(ctx context.Context, dst, src tensor.Tensor, op tensor.Op) error {
 	call := Call{Kind: Exscan, Dst: dst, Src: src, Op: op}
 	return c.do(ctx, &call)
@@ -107,8 +109,12 @@ func (c *Comm) Barrier(ctx context.Context) error {
 }
 
 // Send sends src to a peer, whose matching Recv must ask for the same type and count. Transfers
-// between two ranks match in order. It returns when src may be changed again; where links are made when
-// they are wanted (Config.Lazy), the first waits until the peer's calls want the link, too.
+// between two ranks match in order: there are no tags, and no receiving from any rank that sends. Sending
+// to oneself works only in a Group.
+//
+// It returns when src may be changed again. It may wait until the peer receives, so two ranks that both
+// send first, by Send or by Start, can wait for each other until their time is over: use SendRecv or Group. Where links are
+// made when they are wanted (Config.Lazy), the first Send waits until the peer's calls want the link, too.
 func (c *Comm) Send(ctx context.Context, src tensor.Tensor, peer int) error {
 	call := Call{Kind: Send, Src: src, Peer: peer}
 	return c.do(ctx, &call)

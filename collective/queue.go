@@ -158,7 +158,8 @@ func (c *Comm) do(ctx context.Context, call *Call) error {
 }
 
 // Start issues a call and returns at once. Its tensors belong to the call until it is done. Calls
-// keep the order in which they were issued, whether started or blocking. ctx ends the call itself.
+// keep the order in which they were issued, whether started or blocking: they overlap the caller's work, not
+// each other. For that use [Comm.Group] or a [Comm.Dup]. ctx ends the call itself.
 func (c *Comm) Start(ctx context.Context, call Call) *Handle {
 	return c.queue.put(func() error { return c.run(ctx, &call) })
 }

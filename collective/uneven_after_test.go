@@ -36,3 +36,32 @@ func TestUnevenAfterDifferentTransfers(t *testing.T) {
 		return c.AllToAllV(ctx, tensor.Of(all[:3]), tensor.Of(ramp(3, 0)), same, same)
 	})
 }
+
+// A Call of GatherV or ScatterV takes an empty list where only the root knows the counts, and tensors that a rank
+// does not use may be left out.
+func TestUnevenCallsOfRoots(t *testing.T) {
+	ctx := context.Background()
+	comms := local(t, 3, Config{Timeout: 20 * time.Second})
+	each(t, comms, func(c *Comm) error {
+		mine := ramp(c.rank+1, 10*c.rank)
+		back := make([]int32, c.rank+1)
+		gather := Call{Kind: Gather, Src: tensor.Of(mine), Root: 1, Counts: []int{}}
+		scatter := Call{Kind: Scatter, Dst: tensor.Of(back), Root: 1, Counts: []int{}}
+		all := make([]int32, 6)
+		if c.rank == 1 {
+			gather.Dst, gather.Counts = tensor.Of(all), []int{1, 2, 3}
+			scatter.Src, scatter.Counts = tensor.Of(all), []int{1, 2, 3}
+		}
+		if err := c.Start(ctx, gather).Wait(ctx); err != nil {
+			return err
+		}
+		if err := c.Start(ctx, scatter).Wait(ctx); err != nil {
+			return err
+		}
+		require.Equal(t, mine, back)
+		if c.rank == 1 {
+			require.Equal(t, []int32{0, 10, 11, 20, 21, 22}, all)
+		}
+		return nil
+	})
+}

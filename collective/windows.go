@@ -70,8 +70,8 @@ const maxAlloc = 1 << 46
 
 // Alloc returns a zeroed tensor in memory that the peers on this host can read and write directly; where all peers are
 // reached over verbs, long transfers between such tensors go straight from one to the other.
-// All ranks must call it together with the same type and count, and must then pass such
-// tensors to the same calls: ranks that mix them with others get ErrMismatch. It lives until
+// Over tcp nothing is gained. All ranks must call it together with the same type and count, and must then pass such
+// tensors to a call on all ranks or on none (else ErrMismatch). It lives until
 // Free or Close. If a rank has no memory, or asks for another size (ErrMismatch), Alloc fails on all ranks
 // alike, and the communicator is as before.
 func (c *Comm) Alloc(ctx context.Context, dt tensor.DType, count int) (tensor.Tensor, error) {
