@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"runtime/debug"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/gccl/gccl/collective"
@@ -19,20 +21,21 @@ func envCommand() *cobra.Command {
 		Short: "Show every setting with its value and where that comes from",
 		Long: "Prints the settings as this process's environment makes them. A variable that begins with GCCL_ and\n" +
 			"that nothing reads is warned about, with the nearest name. Who a rank is (GCCL_RANK …) is not shown:\n" +
-			"see docs/launchers.md.",
+			"see docs/launchers.md. The table of -l is in docs/settings.md, too.",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			values, wrong := collective.Values(os.LookupEnv)
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 			fmt.Fprint(w, "SETTING\tVALUE\tSOURCE")
 			if help {
-				fmt.Fprint(w, "\tTYPE\tMEANING")
+				fmt.Fprint(w, "\tDEFAULT\tALSO READ\tTYPE\tMEANING")
 			}
 			fmt.Fprintln(w)
 			for _, v := range values {
 				fmt.Fprintf(w, "%s\t%s\t%s", v.Name, v.Value, v.Source)
 				if help {
-					fmt.Fprintf(w, "\t%s\t%s", v.Type, v.Help)
+					also := cmp.Or(strings.Join(v.Aliases, ","), "-")
+					fmt.Fprintf(w, "\t%s\t%s\t%s\t%s", v.Default, also, v.Type, v.Help)
 				}
 				fmt.Fprintln(w)
 			}
@@ -42,7 +45,7 @@ func envCommand() *cobra.Command {
 			return errors.Join(w.Flush(), wrong)
 		},
 	}
-	cmd.Flags().BoolVarP(&help, "long", "l", false, "with type and meaning")
+	cmd.Flags().BoolVarP(&help, "long", "l", false, "with default, the other variables that are read, type and meaning")
 	return cmd
 }
 

@@ -149,11 +149,15 @@ func TestEnvShowsEverySetting(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, warnings)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
-	require.Equal(t, []string{"SETTING", "VALUE", "SOURCE", "TYPE", "MEANING"}, strings.Fields(lines[0]))
+	require.Equal(t, []string{"SETTING", "VALUE", "SOURCE", "DEFAULT", "ALSO", "READ", "TYPE", "MEANING"}, strings.Fields(lines[0]))
 	settings := collective.Settings()
 	require.Len(t, lines, 1+len(settings))
 	for i, s := range settings {
-		require.Equal(t, strings.Join([]string{s.Name, s.Default, "default", s.Type, s.Help}, " "), strings.Join(strings.Fields(lines[i+1]), " "))
+		also := strings.Join(s.Aliases, ",")
+		if also == "" {
+			also = "-"
+		}
+		require.Equal(t, strings.Join([]string{s.Name, s.Default, "default", s.Default, also, s.Type, s.Help}, " "), strings.Join(strings.Fields(lines[i+1]), " "))
 	}
 }
 
