@@ -1,6 +1,9 @@
 package collective
 
 import (
+	"encoding/json"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -75,6 +78,22 @@ func BenchmarkHellos(b *testing.B) {
 	for b.Loop() {
 		if _, err := decodeHellos(blobs); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// docs/wire.md has a row for every field.
+func TestHelloPage(t *testing.T) {
+	page, err := os.ReadFile("../docs/wire.md")
+	require.NoError(t, err)
+	for _, part := range []any{hello{}, own{Pid: 1, Addrs: []string{""}, Failed: "x", Epoch: 1}} {
+		b, err := json.Marshal(part)
+		require.NoError(t, err)
+		var fields map[string]any
+		require.NoError(t, json.Unmarshal(b, &fields))
+		require.GreaterOrEqual(t, len(fields), 4)
+		for name := range fields {
+			require.True(t, strings.Contains(string(page), "`"+name+"`"), name)
 		}
 	}
 }
