@@ -10,21 +10,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The README shows the example that the tests of package collective run, and its links lead somewhere.
+// The README shows examples/mean, and its links lead somewhere.
 func TestReadme(t *testing.T) {
 	root := filepath.Join("..", "..")
-	example, err := os.ReadFile(filepath.Join(root, "collective", "example_test.go"))
+	program, err := os.ReadFile(filepath.Join(root, "examples", "mean", "main.go"))
 	require.NoError(t, err)
-	_, code, ok := strings.Cut(string(example), "func Example() {")
-	require.True(t, ok)
-	code, _, ok = strings.Cut(code, "\n}\n")
-	require.True(t, ok)
 	link := regexp.MustCompile(`\]\(([^)#]+)\)`)
 	for _, name := range []string{"README.md", "ARCHITECTURE.md"} {
 		b, err := os.ReadFile(filepath.Join(root, name))
 		require.NoError(t, err)
 		if name == "README.md" {
-			require.Contains(t, string(b), "```go\nfunc Example() {"+code+"\n}\n```")
+			require.Contains(t, string(b), "```go\n"+string(program)+"```")
 		}
 		for _, m := range link.FindAllStringSubmatch(string(b), -1) {
 			if !strings.Contains(m[1], "://") {
