@@ -18,6 +18,11 @@ func StoreRelease(p *atomic.Uint64, v uint64)
 //go:noescape
 func PrefetchWrite(p *atomic.Uint64)
 
+// PrefetchWriteAll is PrefetchWrite for every cache line of b, which begins with one.
+//
+//go:noescape
+func PrefetchWriteAll(b []byte)
+
 // Prefetch has the processor fetch the cache line of p, for a load to come.
 //
 //go:noescape

@@ -10,5 +10,8 @@ func StoreRelease(p *atomic.Uint64, v uint64) { p.Store(v) }
 // PrefetchWrite does nothing here.
 func PrefetchWrite(*atomic.Uint64) {}
 
+// PrefetchWriteAll does nothing here.
+func PrefetchWriteAll([]byte) {}
+
 // Prefetch does nothing here.
 func Prefetch(*atomic.Uint64) {}

@@ -59,7 +59,7 @@ type action struct {
 	final    bool
 	nested   bool // some operand stands left of several: not a fold from the left
 	steps    int
-	// easy: the one operand is received and kept, or is local and sent (hand).
+	// easy: the one operand, which fits into a header, is received and kept, or is local and sent (hand).
 	easy bool
 	// lendable: a single local operand in In or Out, sent under a schedule that is Lazy.
 	lendable bool
@@ -94,7 +94,7 @@ type Plan struct {
 	maxOut   int
 	early    bool
 	longest  int  // bytes of a transfer in window 0
-	small    bool // see fitsInline
+	small    bool // see isSmall
 	single   bool // small, and its one lane waits for nothing but messages
 	piece    int  // bytes of a message at most
 }
@@ -147,7 +147,7 @@ func (p *Program) Plan(m *link.Mesh, lay Layout, laneBase int) (*Plan, error) {
 		}
 		pl.lanes = append(pl.lanes, acts)
 	}
-	pl.small, pl.piece = pl.fitsInline(), PieceBytes
+	pl.small, pl.piece = pl.isSmall(m), PieceBytes
 	pl.single = pl.small && len(pl.lanes) == 1 && len(pl.lanes[0]) > 0 && pl.scratch == 0 && !lay.Pairwise
 	if s.Collective == 0 && !m.NeedsProgress() && pl.lanes[0][0].bytes <= cutMost {
 		pl.piece = cutBytes
@@ -351,7 +351,7 @@ func (r *resolver) action(m *link.Mesh, g *group, lane, part, split int) action 
 	a.lendable = r.s.Lazy && !a.hasDst && a.operands[0].ext.buf != schedule.Scratch
 	a.lands = len(a.operands) == 1 && len(a.receives) == 1 && g.Dst.Buf == schedule.Out && a.keeps()
 	a.lazy = r.s.Lazy
-	a.easy = len(a.operands) == 1 && (len(a.receives) == 1 && a.hasDst && len(a.sends) == 0 || len(a.receives) == 0 && len(a.sends) > 0)
+	a.easy = a.bytes <= link.InlineBytes && len(a.operands) == 1 && (len(a.receives) == 1 && a.hasDst && len(a.sends) == 0 || len(a.receives) == 0 && len(a.sends) > 0)
 	a.direct = a.lendable || a.lazy && a.hasDst && a.store && g.Dst.Buf == schedule.Out ||
 		!a.hasDst && a.operands[0].ext.buf == schedule.In
 	a.direct = a.direct && len(a.sends) > 0

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"bytes"
 	"context"
 	"testing"
 
@@ -9,39 +10,69 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A small plan of one lane that has to wait goes on where it stopped: what it has sent is not sent again.
+// A small plan of one lane that has to wait goes on where it stopped: what it has sent is not sent again. It may fit
+// into headers, or into slots.
 func TestSmallPlanGoesOnWhereItStopped(t *testing.T) {
-	for _, spins := range []int{0, 100} { // 0: ranks outnumber cores
-		testGoingOn(t, spins)
+	for _, n := range []int{8, link.InlineBytes + 1, link.BriefBytes} {
+		for _, spins := range []int{0, 100} { // 0: ranks outnumber cores
+			testGoingOn(t, n, spins)
+		}
 	}
 }
 
-func testGoingOn(t *testing.T, spins int) {
+func testGoingOn(t *testing.T, n, spins int) {
 	bell := &hookedBell{Bell: link.NewBell()}
-	ms := meshes(t, link.Geometry{Lanes: 1, Slots: 2, SlotBytes: 64}, bell)
+	ms := meshes(t, link.Geometry{Lanes: 1, Slots: 2, SlotBytes: link.BriefBytes}, bell)
 	e := New(ms[0], Options{LendMin: 1 << 30, Wait: Wait{Yield: func() {}, Spins: spins}})
 	prog := &Program{Schedule: schedule.Schedule{In: 1, Out: 1, Lanes: make([]schedule.Lane, 1)}, lanes: [][]group{{
 		{Group: schedule.Group{End: 1}, operands: []operand{{span: schedule.At(schedule.In, 0)}}, sends: []int{1}},
 		{Group: schedule.Group{End: 2, Dst: schedule.At(schedule.Out, 0)}, operands: []operand{{recv: true, peer: 1}}},
 	}}}
-	p, err := prog.Plan(ms[0], Layout{Elem: 1, In: []int{8}, Out: []int{8}}, 0)
+	p, err := prog.Plan(ms[0], Layout{Elem: 1, In: []int{n}, Out: []int{n}}, 0)
 	require.NoError(t, err)
 	require.True(t, e.darts && p.single)
+	longer, err := prog.Plan(ms[0], Layout{Elem: 1, In: []int{link.BriefBytes + 1}, Out: []int{link.BriefBytes + 1}}, 0)
+	require.NoError(t, err)
+	require.False(t, longer.small)
 	call := link.Call{FP: 7}
-	for _, answer := range []string{"answer 1", "answer 2"} {
-		got := make([]byte, 8)
+	text := func(b byte) []byte { return bytes.Repeat([]byte{b}, n) }
+	for answer := range byte(5) {
+		var got []byte
 		bell.hook = func() {
-			r := ms[1].Peer(0).Receiver(0)
-			require.Equal(t, link.Taken, r.Take(got, &call))
-			require.Equal(t, link.Nothing, r.Take(got, &call))
-			require.True(t, ms[1].Peer(0).Sender(0).Put([]byte(answer), &call))
+			r, s := ms[1].Peer(0).Receiver(0), ms[1].Peer(0).Sender(0)
+			m, err := r.Peek(&call)
+			require.NoError(t, err)
+			got = bytes.Clone(m.Data)
+			r.Advance(m.Len)
+			m, err = r.Peek(&call)
+			require.NoError(t, err)
+			require.Nil(t, m)
+			b, ok := s.Reserve(n)
+			require.True(t, ok)
+			s.Commit(copy(b, text('a'+answer)), &call)
 		}
-		in, out := []byte("question"), make([]byte, 8)
-		require.NoError(t, e.Run(context.Background(), 0, []*Job{{Plan: p, Args: Args{In: in, Out: out, Call: call}}}))
-		require.Equal(t, "question", string(got))
-		require.Equal(t, answer, string(out))
+		out := make([]byte, n)
+		require.NoError(t, e.Run(context.Background(), 0, []*Job{{Plan: p, Args: Args{In: text('q'), Out: out, Call: call}}}))
+		require.Equal(t, text('q'), got)
+		require.Equal(t, text('a'+answer), out)
 	}
-	require.Equal(t, 2, bell.sleeps)
+	require.Equal(t, 5, bell.sleeps)
+}
+
+// What a peer may be lent is no business of the small plans' short cut.
+func TestNoShortCutForWhatIsLent(t *testing.T) {
+	ms := meshes(t, link.Geometry{Lanes: 1, Slots: 2, SlotBytes: link.BriefBytes})
+	e := New(ms[0], Options{LendMin: 512, Wait: Wait{Yield: func() {}, Spins: 100}})
+	p, err := Transfer(1, true).Plan(ms[0], Layout{Elem: 1, In: []int{512}}, 0)
+	require.NoError(t, err)
+	require.True(t, p.single)
+	require.NoError(t, e.Run(context.Background(), 0, []*Job{{Plan: p, Args: Args{In: make([]byte, 512), Call: link.Call{FP: 7}}}}))
+	require.NotEmpty(t, e.lanes, "the engine")
+	e.lanes = nil
+	p, err = Transfer(1, true).Plan(ms[0], Layout{Elem: 1, In: []int{511}}, 0)
+	require.NoError(t, err)
+	require.NoError(t, e.Run(context.Background(), 0, []*Job{{Plan: p, Args: Args{In: make([]byte, 511), Call: link.Call{FP: 7}}}}))
+	require.Empty(t, e.lanes)
 }
 
 // The step that an error names is the one that met it, in a plan of small messages, too.

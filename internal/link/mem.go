@@ -31,6 +31,7 @@ type memSender struct {
 	lending  bool           // a lent message may not have been consumed
 	lentTo   uint32         // then: one past the latest
 	fetched  uint32         // the lines of messages before this one have been fetched for writing
+	brief    int            // length of the latest message with a payload
 	room     int            // bytes of the current reservation
 	at       int            // its offset in the slot
 	spots    []int          // per slot, where the next long message goes
@@ -122,6 +123,7 @@ func (s *memSender) Commit(n int, c *Call) {
 	}
 	slot := s.paid & s.slots
 	s.headers[s.next&s.mask].inline[0] = uint64(slot)*uint64(len(s.payloads[slot])) + uint64(s.at)
+	s.brief = n
 	s.spots[slot] = s.at + (s.room+lineBytes-1)&^(lineBytes-1)
 	s.paid++
 	s.publish(n, inSlot, c)
@@ -156,28 +158,45 @@ func (s *memSender) publish(n int, k kind, c *Call) {
 
 // writeAhead is how many lines are fetched beyond that of the next message for a sender that runs ahead of its
 // peer, whose stores else fill the processor's buffer while each waits for its line (measured between far cores,
-// Broadcast of 8 bytes: 88 ns a call for 140 with none, and 150 with 4). For one that waits for answers none is
-// better: the peer polls there.
+// Broadcast of 8 bytes: 88 ns a call for 140 with none, and 150 with 4).
 const (
 	writeAhead = 2
 	runsAhead  = 3 // messages not known to be consumed
 )
 
-// fetch fetches the lines of messages to come that the peer has read, for writing: the next call finds them here.
+// fetch fetches the lines of messages to come that the peer has read, for writing: the next call of a sender that runs
+// ahead finds them here. One that waits for answers leaves its next line until the answer is there (ready).
 func (s *memSender) fetch() {
+	if s.next-s.consumed < runsAhead {
+		return
+	}
 	if int32(s.fetched-s.next) < 0 {
 		s.fetched = s.next
 	}
-	end := s.next + 1
-	if s.next-s.consumed >= runsAhead {
-		end += writeAhead
-	}
+	end := s.next + 1 + writeAhead
 	for range 2 {
 		if int32(end-s.fetched) <= 0 || s.fetched-s.consumed > s.mask {
 			return
 		}
 		cpu.PrefetchWrite(s.lines[s.fetched&s.mask])
 		s.fetched++
+	}
+}
+
+// BriefBytes is the longest payload whose lines a sender fetches beforehand.
+const BriefBytes = 1 << 10
+
+// ready fetches what the next message will be written to, now that one of the peer's has come: an answer may follow.
+// Sooner the peer, which polls there, would take the line back, and the store would wait for a second crossing. The
+// payload is supposed to be as long as the one before.
+func (s *memSender) ready() {
+	if int32(s.fetched-s.next) > 0 || s.next-s.consumed > s.mask {
+		return
+	}
+	cpu.PrefetchWrite(s.lines[s.next&s.mask])
+	s.fetched = s.next + 1
+	if s.brief > 0 && s.brief <= BriefBytes && s.paid-s.freed <= s.slots && s.marks[(s.next-1)&s.mask] != s.marks[(s.next-2)&s.mask] {
+		cpu.PrefetchWriteAll(s.payloads[s.paid&s.slots][:s.brief])
 	}
 }
 
@@ -270,6 +289,7 @@ func (r *memReceiver) brings(seq uint32, v uint64) {
 	if seq == r.looked {
 		r.looked++
 		r.back.credited(v)
+		r.back.ready()
 	}
 }
 
