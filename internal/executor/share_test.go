@@ -112,12 +112,12 @@ func TestWaitingForLinksBesideThePool(t *testing.T) {
 	require.NotNil(t, p.lanes[0][0].shared)
 	call := link.Call{FP: 7}
 	for range ms[0].Geometry().Slots {
-		b, ok := ms[0].Peer(2).Sender(0).Reserve(100)
+		b, ok := ms[0].Peer(2).Sender(0).Reserve(link.SpreadBytes + 1)
 		require.True(t, ok)
 		ms[0].Peer(2).Sender(0).Commit(len(b), &call)
 	}
 	from := ms[3].Peer(0).Sender(0)
-	b, ok := from.Reserve(100)
+	b, ok := from.Reserve(link.SpreadBytes + 1)
 	require.True(t, ok)
 	from.Commit(len(b), &call)
 	e := New(ms[0], Options{LendMin: 1 << 30, Wait: Wait{Yield: func() {}}})

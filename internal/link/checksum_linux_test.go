@@ -11,7 +11,7 @@ import (
 // A bit of the call or of the payload that changes on the way, by whatever way, is found before anybody
 // uses the message, and the error names the rank, the lane and the message. It is not taken for another call.
 func TestChecksumFindsEveryFlippedBit(t *testing.T) {
-	g := Geometry{Lanes: 2, Slots: 4, SlotBytes: 64, Checksum: true}
+	g := Geometry{Lanes: 2, Slots: 4, SlotBytes: 320, Checksum: true}
 	for name, pair := range map[string]func() (a, b *Mesh){
 		"mapped": func() (a, b *Mesh) { return pair(t, g, false) },
 		"posted": func() (a, b *Mesh) { return pair(t, g, true) },
@@ -19,8 +19,8 @@ func TestChecksumFindsEveryFlippedBit(t *testing.T) {
 	} {
 		a, b := pair()
 		s, r := a.Peer(1).Sender(1), b.Peer(0).Receiver(1)
-		paid := 0
-		for i, n := range []int{0, 1, 24, 25, 32, 56, 64} {
+		paid, lines := 0, 0
+		for i, n := range []int{0, 1, 24, 25, 32, 56, 64, 184, 185, 248, 249, 320} {
 			call := &Call{FP: 7, A: 1, B: 2}
 			sent := bytes.Repeat([]byte{0x5A}, n)
 			_, err := a.Progress() // credits
@@ -38,14 +38,24 @@ func TestChecksumFindsEveryFlippedBit(t *testing.T) {
 				line = section[posted{g}.entryOffset(1, i):]
 				payload = line[lineBytes:]
 			} else {
-				line, payload = section[g.headerOffset(1, i):], section[g.payloadOffset(1)+paid%g.Slots*g.roomBytes():]
+				line, payload = section[g.headerOffset(1, lines):], section[g.payloadOffset(1)+paid%g.Slots*g.roomBytes():]
 			}
-			if n+sumBytes <= InlineBytes {
-				payload = line[32:]
-			} else {
+			damage := []([]byte){line[8:32]} // the call, and the rest
+			switch most, rest := g.spreadMost(), n+sumBytes; {
+			case rest <= InlineBytes:
+				damage = append(damage, line[32:][:rest])
+			case name != "posted" && rest <= most:
+				damage = append(damage, line[32:64])
+				for rest -= InlineBytes; rest > 0; rest -= restBytes {
+					line = line[lineBytes:]
+					damage = append(damage, line[8:][:min(rest, restBytes)])
+				}
+				lines += headerLines(n+sumBytes) - 1
+			default:
+				damage = append(damage, payload[:rest])
 				paid++
 			}
-			damage := []([]byte){line[8:32], payload[:n+sumBytes]} // the call, and the rest
+			lines++
 			for _, part := range damage {
 				for bit := range 8 * len(part) {
 					part[bit/8] ^= 1 << (bit % 8)

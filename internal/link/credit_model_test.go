@@ -15,10 +15,12 @@ import (
 // messages and then takes burst. Every interleaving of steps of ranks and network is looked at.
 type creditModel struct {
 	slots, batch, burst, rounds int
+	lines                       int // slots of a message; 0 is 1
 	// Bugs, to see that the model would find them.
 	early  bool // credit is given when a message is seen, before it is consumed
 	hoard  bool // credit is held back although a whole ring has been consumed
 	unread bool // the sender counts one slot more than there is
+	hasty  bool // a message is taken when the first of its slots has arrived
 }
 
 // side is one rank's state.
@@ -44,6 +46,7 @@ func (m *creditModel) sends(s *modelState, r int) bool { return s[r].pc%(2*m.bur
 
 // next appends every state that follows s.
 func (m *creditModel) next(s modelState, out []modelState) []modelState {
+	lines := max(1, m.lines)
 	for r := range 2 {
 		me := &s[r]
 		if me.flying > 0 { // the network delivers the oldest write
@@ -65,7 +68,7 @@ func (m *creditModel) next(s modelState, out []modelState) []modelState {
 			from.flying--
 			out = append(out, n)
 		}
-		if m.done(&s, r) || me.flying == len(me.wire) {
+		if m.done(&s, r) || me.flying+lines > len(me.wire) {
 			continue
 		}
 		if m.sends(&s, r) {
@@ -73,10 +76,12 @@ func (m *creditModel) next(s modelState, out []modelState) []modelState {
 			if m.unread {
 				room++
 			}
-			if me.sent-me.known < room {
+			if me.sent+lines-me.known <= room {
 				n := s
-				n[r].post(int8(me.sent+1), me.taken)
-				n[r].sent++
+				for range lines {
+					n[r].sent++
+					n[r].post(int8(n[r].sent), me.taken)
+				}
 				n[r].given = n[r].taken
 				n[r].pc++
 				out = append(out, n)
@@ -89,11 +94,17 @@ func (m *creditModel) next(s modelState, out []modelState) []modelState {
 			n[r].post(0, n[r].seen)
 			out = append(out, n)
 		}
-		if me.taken < me.arrived {
+		want := lines
+		if m.hasty {
+			want = 1
+		}
+		if me.taken+want <= me.arrived {
 			n := s
 			x := &n[r]
-			n[1-r].slots[x.taken%m.slots] = 0
-			x.taken++
+			for range lines {
+				n[1-r].slots[x.taken%m.slots] = 0
+				x.taken++
+			}
 			x.pc++
 			batch := m.batch
 			if m.hoard {
@@ -164,5 +175,25 @@ func TestCreditProtocolModel(t *testing.T) {
 			_, found := m.explore()
 			require.Contains(t, found, wrong, "a seeded bug: %+v", m)
 		}
+	}
+}
+
+// Nor is a header overwritten, and nobody waits for ever, where messages take several (spreadMost).
+func TestCreditProtocolModelOfSpreadMessages(t *testing.T) {
+	for _, lines := range []int{2, spreadLines} {
+		const headers, lag = 8, 2
+		usable := (headers - lag + 1) / lines
+		for _, burst := range slices.Compact([]int{1, usable}) {
+			m := creditModel{slots: headers, batch: lag, lines: lines, burst: burst, rounds: max(1, 6/(burst*lines))}
+			states, wrong := m.explore()
+			require.Empty(t, wrong, "%+v", m)
+			t.Logf("%d headers, credit for %d at a time, bursts of %d messages of %d: %d states, no overwrite, no deadlock", headers, lag, burst, lines, states)
+		}
+		m := creditModel{slots: headers, batch: lag, lines: lines, burst: headers/lines + 1, rounds: 1}
+		_, wrong := m.explore()
+		require.Contains(t, wrong, "deadlock", "%+v", m)
+		m = creditModel{slots: headers, batch: lag, lines: lines, burst: usable, rounds: 3, hasty: true}
+		_, wrong = m.explore()
+		require.NotEmpty(t, wrong, "a seeded bug: %+v", m)
 	}
 }

@@ -8,7 +8,7 @@ import (
 // lineBytes is the size of a slot's header: one cache line.
 const lineBytes = 64
 
-// InlineBytes is how much payload fits into the header's line.
+// InlineBytes is how much payload fits into the header's line. What goes on in the lines behind it: see [SpreadBytes].
 const InlineBytes = 32
 
 // MaxMessage bounds one message; 30 bits of the publication word. Longer spans are not lent or placed.
@@ -18,7 +18,7 @@ const MaxMessage = 1<<30 - 1
 type kind uint8
 
 const (
-	inLine  kind = iota // in the header's own cache line
+	inLine  kind = iota // in the header's own cache line, and headers behind it
 	inSlot              // behind the header
 	lent                // in the sender's registered memory
 	placedK             // in the receiver's destination already
@@ -31,7 +31,7 @@ type header struct {
 	// 2 of the kind.
 	pub  atomic.Uint64
 	call Call
-	// inline holds up to 32 payload bytes (inLine); for inSlot: offset in the payload memory and, over posted writes,
+	// inline holds the first 32 payload bytes (inLine); for inSlot: offset in the payload memory and, over posted writes,
 	// behindHeader, inOwnSlot or nowhere, and the number of grants seen; for lent: window, offset of the span, and window, offset of the sender's Out for
 	// placed messages in return.
 	inline [4]uint64

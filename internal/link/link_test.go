@@ -254,8 +254,8 @@ func TestLendAndPlace(t *testing.T) {
 // rank that sends a ring full, and another, before it receives anything must not wait for a word that the
 // peer had no reason to store. What fits into headers is limited by them, the rest by the slots.
 func TestCreditComesWithMessages(t *testing.T) {
-	g := Geometry{Lanes: 1, Slots: 8, SlotBytes: 64}
-	for size, most := range map[int]int{4: headersLeast, 40: g.Slots} {
+	g := Geometry{Lanes: 1, Slots: 8, SlotBytes: 320}
+	for size, most := range map[int]int{4: headersLeast, 40: headersLeast / 2, SpreadBytes + 1: g.Slots} {
 		a, b := pair(t, g, false)
 		call := Call{FP: 7}
 		send := func(m *Mesh, to int) bool {

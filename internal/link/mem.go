@@ -31,10 +31,14 @@ type memSender struct {
 	lending  bool           // a lent message may not have been consumed
 	lentTo   uint32         // then: one past the latest
 	fetched  uint32         // the lines of messages before this one have been fetched for writing
-	brief    int            // length of the latest message with a payload
+	brief    int            // length of the latest message, if it had a payload
+	ahead    uint32         // lines of its header
+	spread   int            // longest message that goes into headers
 	room     int            // bytes of the current reservation
 	at       int            // its offset in the slot
 	spots    []int          // per slot, where the next long message goes
+
+	near [SpreadBytes]byte // the reservation of a message for several headers
 }
 
 // spotMin is the shortest message that does not always go to the start of its slot. Messages that are
@@ -98,6 +102,13 @@ func (s *memSender) Reserve(max int) ([]byte, bool) {
 		s.room = max
 		return s.headers[s.next&s.mask].bytes()[:max:max], true
 	}
+	if max <= s.spread {
+		if s.short(uint32(headerLines(max))) {
+			return nil, false
+		}
+		s.room = max
+		return s.near[:max:max], true
+	}
 	if s.noSlot() {
 		return nil, false
 	}
@@ -121,12 +132,16 @@ func (s *memSender) Commit(n int, c *Call) {
 		s.publish(n, inLine, c)
 		return
 	}
+	if s.room <= s.spread {
+		s.publishSpread(n, c)
+		return
+	}
 	slot := s.paid & s.slots
 	s.headers[s.next&s.mask].inline[0] = uint64(slot)*uint64(len(s.payloads[slot])) + uint64(s.at)
-	s.brief = n
 	s.spots[slot] = s.at + (s.room+lineBytes-1)&^(lineBytes-1)
 	s.paid++
 	s.publish(n, inSlot, c)
+	s.brief = n
 }
 
 // Put stores all of the line at once: a peer that polls it takes it away between two stores else, and it has
@@ -152,6 +167,7 @@ func (s *memSender) publish(n int, k kind, c *Call) {
 	s.back.credited, s.back.owed = s.back.next, 0
 	s.marks[s.next&s.mask] = s.paid
 	s.next++
+	s.brief, s.ahead = 0, 1
 	s.fetch()
 	s.ep.Signal()
 }
@@ -167,14 +183,14 @@ const (
 // fetch fetches the lines of messages to come that the peer has read, for writing: the next call of a sender that runs
 // ahead finds them here. One that waits for answers leaves its next line until the answer is there (ready).
 func (s *memSender) fetch() {
-	if s.next-s.consumed < runsAhead {
+	if s.next-s.consumed < runsAhead*s.ahead {
 		return
 	}
 	if int32(s.fetched-s.next) < 0 {
 		s.fetched = s.next
 	}
-	end := s.next + 1 + writeAhead
-	for range 2 {
+	end := s.next + s.ahead + writeAhead
+	for range s.ahead + 1 {
 		if int32(end-s.fetched) <= 0 || s.fetched-s.consumed > s.mask {
 			return
 		}
@@ -188,14 +204,19 @@ const BriefBytes = 1 << 10
 
 // ready fetches what the next message will be written to, now that one of the peer's has come: an answer may follow.
 // Sooner the peer, which polls there, would take the line back, and the store would wait for a second crossing. The
-// payload is supposed to be as long as the one before.
+// message is supposed to be as long as the one before.
 func (s *memSender) ready() {
 	if int32(s.fetched-s.next) > 0 || s.next-s.consumed > s.mask {
 		return
 	}
-	cpu.PrefetchWrite(s.lines[s.next&s.mask])
-	s.fetched = s.next + 1
-	if s.brief > 0 && s.brief <= BriefBytes && s.paid-s.freed <= s.slots && s.marks[(s.next-1)&s.mask] != s.marks[(s.next-2)&s.mask] {
+	s.fetched = s.next
+	for range s.ahead {
+		if s.fetched-s.consumed <= s.mask {
+			cpu.PrefetchWrite(s.lines[s.fetched&s.mask])
+			s.fetched++
+		}
+	}
+	if s.brief > 0 && s.brief <= BriefBytes && s.paid-s.freed <= s.slots {
 		cpu.PrefetchWriteAll(s.payloads[s.paid&s.slots][:s.brief])
 	}
 }
@@ -280,6 +301,8 @@ type memReceiver struct {
 	lag      uint32     // messages that do
 	owed     uint32     // payloads consumed since the latest credit
 	inbox
+
+	near [SpreadBytes]byte // the open message, if it lies in several headers
 }
 
 // brings takes the credit that message seq brings when it is first seen. A sender in want of credit looks
@@ -287,7 +310,7 @@ type memReceiver struct {
 // become older than 16 bits can tell from credit that is ahead.
 func (r *memReceiver) brings(seq uint32, v uint64) {
 	if seq == r.looked {
-		r.looked++
+		r.looked += linesOf(parsePublication(v))
 		r.back.credited(v)
 		r.back.ready()
 	}
@@ -302,14 +325,14 @@ func (r *memReceiver) Peek(c *Call) (*Message, error) {
 	}
 	h := r.headers[r.next&r.mask]
 	v := h.pub.Load()
-	if !published(v, r.next) {
+	if !published(v, r.next) || !r.whole(v) {
 		return nil, nil
 	}
 	r.brings(r.next, v)
 	if h.call.FP != c.FP {
 		return nil, &Mismatch{Peer: r.peer.Rank, Mine: *c, Theirs: h.call}
 	}
-	if err := r.peer.parse(&r.cur, h, v, r.payloads, r.lane); err != nil {
+	if err := r.parse(&r.cur, h, v); err != nil {
 		return nil, err
 	}
 	r.open = true
@@ -334,18 +357,18 @@ func (r *memReceiver) Take(dst []byte, c *Call) Took {
 	} else {
 		copy(dst, h.bytes())
 	}
-	r.free(inLine)
+	r.free(inLine, 1)
 	return Taken
 }
 
 func (r *memReceiver) oldest() (m Message, call *Call, err error) {
 	h := r.headers[r.next&r.mask]
 	v := h.pub.Load()
-	if !published(v, r.next) {
+	if !published(v, r.next) || !r.whole(v) {
 		return m, nil, nil
 	}
 	r.brings(r.next, v)
-	err = r.peer.parse(&m, h, v, r.payloads, r.lane)
+	err = r.parse(&m, h, v)
 	return m, &h.call, err
 }
 
@@ -362,8 +385,8 @@ func (r *memReceiver) Look() (c Call, ok bool) {
 
 func (r *memReceiver) Advance(n int) {
 	if r.advance(n) {
-		_, k := parsePublication(r.headers[r.next&r.mask].pub.Load())
-		r.free(k)
+		n, k := parsePublication(r.headers[r.next&r.mask].pub.Load())
+		r.free(k, linesOf(n, k))
 	}
 }
 
@@ -375,15 +398,16 @@ const wordEvery = 1 << 20
 // that one does not pay the way of a cache line for each message.
 const readAhead = 6
 
-// free returns the slot of the message at next, which is of kind k: some at a time, but that of a lent span at once. Of a
+// free returns the slot of the message at next, which is of kind k and takes so many headers: some at a time, but that of a lent span at once. Of a
 // pool's, too: what its sender lends next may be for others, so that no message follows for which credit would be due.
-func (r *memReceiver) free(k kind) {
-	r.next++
+func (r *memReceiver) free(k kind, lines uint32) {
+	last := r.next
+	r.next += lines
 	cpu.Prefetch(r.lines[(r.next+readAhead)&r.mask])
 	if k == inSlot {
 		r.owed++
 	}
-	if k != lent && r.owed < r.batch && r.next-r.credited < r.lag && r.next&(wordEvery-1) != 0 {
+	if k != lent && r.owed < r.batch && r.next-r.credited < r.lag && (r.next^last)&wordEvery == 0 {
 		return
 	}
 	r.credited, r.owed = r.next, 0
@@ -395,18 +419,18 @@ func (r *memReceiver) Stash(limit int) (bytes, messages int, err error) {
 	for !r.open && bytes < limit {
 		h := r.headers[r.next&r.mask]
 		v := h.pub.Load()
-		if !published(v, r.next) {
+		if !published(v, r.next) || !r.whole(v) {
 			break
 		}
 		r.brings(r.next, v)
 		var m Message
-		if err := r.peer.parse(&m, h, v, r.payloads, r.lane); err != nil {
+		if err := r.parse(&m, h, v); err != nil {
 			return bytes, messages, err
 		}
 		r.stash.put(h.call, m)
 		bytes, messages = bytes+m.Len, messages+1
-		_, k := parsePublication(v)
-		r.free(k)
+		n, k := parsePublication(v)
+		r.free(k, linesOf(n, k))
 	}
 	return bytes, messages, nil
 }

@@ -156,7 +156,7 @@ func (p *Peer) mappable() bool {
 func (p *Peer) connectMemory() {
 	g, lazy := p.mesh.geo, p.port.dev.Attr().LazySignal
 	for lane := range g.Lanes {
-		s := &memSender{peer: p, ep: p.memory, lazy: lazy, spots: make([]int, g.Slots), mask: uint32(g.headers() - 1), slots: uint32(g.Slots - 1), marks: make([]uint32, g.headers()), credit: wordAt(p.section[g.creditOffset(lane):])}
+		s := &memSender{peer: p, ahead: 1, spread: g.spreadMost(), ep: p.memory, lazy: lazy, spots: make([]int, g.Slots), mask: uint32(g.headers() - 1), slots: uint32(g.Slots - 1), marks: make([]uint32, g.headers()), credit: wordAt(p.section[g.creditOffset(lane):])}
 		r := &memReceiver{peer: p, lane: lane, ep: p.memory, lazy: lazy, mask: s.mask, credit: wordAt(p.mapped[g.creditOffset(lane):]), batch: uint32(g.batch()), lag: uint32(g.lag())}
 		for i := range g.headers() {
 			off := g.headerOffset(lane, i)

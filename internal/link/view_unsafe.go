@@ -25,3 +25,6 @@ func wordAt(b []byte) *atomic.Uint64 {
 
 // bytes views the inline area of a header as payload.
 func (h *header) bytes() []byte { return (*[InlineBytes]byte)(unsafe.Pointer(&h.inline))[:] }
+
+// rest views what follows the publication word as payload.
+func (h *header) rest() []byte { return (*[restBytes]byte)(unsafe.Pointer(&h.call))[:] }
