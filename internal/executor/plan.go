@@ -94,8 +94,9 @@ type Plan struct {
 	maxOut   int
 	early    bool
 	longest  int  // bytes of a transfer in window 0
-	small    bool // see isSmall
-	single   bool // small, and its one lane waits for nothing but messages
+	small    bool // see fitsInline
+	brief    bool // see fitsSlot
+	single   bool // small or brief, and its one lane waits for nothing but messages
 	piece    int  // bytes of a message at most
 }
 
@@ -147,8 +148,8 @@ func (p *Program) Plan(m *link.Mesh, lay Layout, laneBase int) (*Plan, error) {
 		}
 		pl.lanes = append(pl.lanes, acts)
 	}
-	pl.small, pl.piece = pl.isSmall(m), PieceBytes
-	pl.single = pl.small && len(pl.lanes) == 1 && len(pl.lanes[0]) > 0 && pl.scratch == 0 && !lay.Pairwise
+	pl.small, pl.brief, pl.piece = pl.fitsInline(), pl.fitsSlot(m), PieceBytes
+	pl.single = (pl.small || pl.brief) && len(pl.lanes) == 1 && len(pl.lanes[0]) > 0 && pl.scratch == 0 && !lay.Pairwise
 	if s.Collective == 0 && !m.NeedsProgress() && pl.lanes[0][0].bytes <= cutMost {
 		pl.piece = cutBytes
 	}

@@ -37,15 +37,18 @@ func (e *Engine) patience(p *Plan) (most, every int) {
 	return sprintWirePolls, 1
 }
 
-// isSmall reports whether every transfer of the plan, in one window, is one message in any case: in the header or,
-// over mapped memory, with a short payload. Nothing is ever cut or placed then, nor, below the engine's lendMin, lent.
-func (p *Plan) isSmall(m *link.Mesh) bool {
-	most := link.InlineBytes
-	if !m.NeedsProgress() {
-		most = min(link.BriefBytes, m.Geometry().SlotBytes)
-	}
-	return p.windows == 1 && p.longest <= most
+// fitsInline reports whether every transfer of the plan fits into a message's header, in one window.
+// Nothing is ever cut, lent or placed then.
+func (p *Plan) fitsInline() bool { return p.windows == 1 && p.longest <= link.InlineBytes }
+
+// fitsSlot reports whether every transfer of the plan is one short message over mapped memory in any case. Nothing is ever
+// cut or placed then, nor, below the engine's lendMin, lent.
+func (p *Plan) fitsSlot(m *link.Mesh) bool {
+	return p.windows == 1 && p.longest <= min(link.BriefBytes, m.Geometry().SlotBytes) && !m.NeedsProgress()
 }
+
+// short reports whether a plan may take the short cuts, sprint and dart.
+func (e *Engine) short(p *Plan) bool { return p.small || p.brief && p.longest < e.lendMin }
 
 // sprint carries out the actions of a small plan, whose lanes alone are the engine's, as long as none
 // has to wait for long. It does what advance and fire would do, without what they keep for transfers

@@ -33,7 +33,7 @@ func testGoingOn(t *testing.T, n, spins int) {
 	require.True(t, e.darts && p.single)
 	longer, err := prog.Plan(ms[0], Layout{Elem: 1, In: []int{link.BriefBytes + 1}, Out: []int{link.BriefBytes + 1}}, 0)
 	require.NoError(t, err)
-	require.False(t, longer.small)
+	require.False(t, e.short(longer))
 	call := link.Call{FP: 7}
 	text := func(b byte) []byte { return bytes.Repeat([]byte{b}, n) }
 	for answer := range byte(5) {
