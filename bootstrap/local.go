@@ -33,7 +33,21 @@ type localHub struct {
 	cause  error
 
 	parts  map[splitID]*localHub // groups that not all their ranks have joined yet
-	joined int                   // of this group, while it is one of its parent's parts
+	joined int                   // of this group, while it is one of its parent's or a LocalNet's parts
+	left   func()                // a member has closed; nil: nobody asks
+}
+
+// abandoned reports whether all who have joined have closed, and others are missing.
+func (h *localHub) abandoned() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := 0
+	for _, c := range h.closed {
+		if c {
+			n++
+		}
+	}
+	return h.joined < h.size && n == h.joined
 }
 
 func newLocalHub(size int) *localHub {
@@ -94,10 +108,13 @@ func (g *localGroup) Close() error {
 		close(g.done)
 		h := g.hub
 		h.mu.Lock()
-		defer h.mu.Unlock()
 		h.closed[g.rank] = true
 		if h.round != nil {
 			h.fail(&RankError{Rank: g.rank, Err: fmt.Errorf("%w during %s", ErrPeerClosed, h.round.op)})
+		}
+		h.mu.Unlock()
+		if h.left != nil {
+			h.left()
 		}
 	})
 	return nil

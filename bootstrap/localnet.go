@@ -4,6 +4,7 @@ import (
 	"context"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"syscall"
 
@@ -16,8 +17,12 @@ type LocalNet struct {
 	mu    sync.Mutex
 	ports map[string]*localListener
 	last  int
-	parts map[string]*localHub
+	parts map[string]*localHub // groups that not all their ranks have joined
+	ended []string             // those of them that all who had joined have left, the latest endedMost
 }
+
+// endedMost is how many groups that will not come about are remembered, for ranks that are late to join.
+const endedMost = 16
 
 // NewLocalNet returns a network without ports.
 func NewLocalNet() *LocalNet {
@@ -55,13 +60,15 @@ func (n *LocalNet) dial(ctx context.Context, addr string) (net.Conn, error) {
 	return nil, &net.OpError{Op: "dial", Net: "local", Err: syscall.ECONNREFUSED}
 }
 
-// Join returns this rank's end of the group of that name, which as many ranks join as its size says.
+// Join returns this rank's end of the group of that name, which as many ranks join as its size says. A rank that
+// joins after others have left finds the group broken, unless that was long ago, by the number of such groups.
 func (n *LocalNet) Join(name string, rank, size int) Group {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	h := n.parts[name]
 	if h == nil {
 		h = newLocalHub(size)
+		h.left = func() { n.retire(name, h) }
 		n.parts[name] = h
 	}
 	h.mu.Lock()
@@ -70,6 +77,19 @@ func (n *LocalNet) Join(name string, rank, size int) Group {
 		delete(n.parts, name)
 	}
 	return h.group(rank)
+}
+
+// retire takes note that a group is one that all have left and not all have joined, if it is, and forgets the oldest.
+func (n *LocalNet) retire(name string, h *localHub) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.parts[name] != h || !h.abandoned() || slices.Contains(n.ended, name) {
+		return
+	}
+	if n.ended = append(n.ended, name); len(n.ended) > endedMost {
+		delete(n.parts, n.ended[0])
+		n.ended = slices.Delete(n.ended, 0, 1)
+	}
 }
 
 // localListener is a port's end of a LocalNet.
