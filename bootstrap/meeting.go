@@ -1,6 +1,7 @@
 package bootstrap
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -180,8 +181,8 @@ func exchange(ctx context.Context, c *Contact, calls bool, mine []byte, use func
 	var mineFailed error
 	word := []byte{saysDone}
 	if err := use(theirs); err != nil {
-		word = append([]byte{saysFault}, err.Error()...)
-		word, mineFailed = word[:min(len(word), MaxMessage)], &verdict{err}
+		word, mineFailed = append([]byte{saysFault}, err.Error()...), &verdict{err}
+		word = bytes.ToValidUTF8(word[:min(len(word), MaxMessage)], nil) // which ends with a character
 		if ctx.Err() != nil {
 			return true, mineFailed
 		}

@@ -3,9 +3,11 @@ package collective
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gccl/gccl/bootstrap"
 	"github.com/gccl/gccl/bootstrap/store"
@@ -144,31 +146,50 @@ func TestGrowSaysWhyANewcomerFailed(t *testing.T) {
 	closeAll(t, comms...)
 }
 
-// A newcomer that differs hears so from rank 0, with the reason, and is not asked again.
+// A newcomer that differs hears so from rank 0, with the reason, and is not asked again; also if the reason is longer than a
+// message can be.
 func TestGrowTellsWhoIsRefused(t *testing.T) {
-	comms := growing(t, false)
-	c := come(t, comms)
-	verdict := make(chan toGuest, 1)
-	go func() {
-		in := hears(t, c).Invite
-		tells(t, c, fromGuest{Name: in.Name, Coming: true})
-		other := &Comm{cfg: comms[0].cfg, catalog: catalog()}
-		other.cfg.Reproducible = true
-		g := other.cfg.local.Join(in.Name, in.Rank, in.Size)
-		_, err := g.AllGather(patient(t), helloOf(t, other))
-		require.NoError(t, err)
-		require.NoError(t, g.Close())
-		verdict <- hears(t, c)
-	}()
-	_, errs := grow(t, comms, 1)
-	v := next(t, verdict, "the verdict")
-	require.NotNil(t, v.Refused)
-	require.ErrorIs(t, v.Refused, ErrMismatch)
-	for _, err := range errs {
-		require.ErrorContains(t, err, v.Refused.Why)
+	for _, differ := range []func(*Config){reproducible, func(c *Config) { c.Provider = strings.Repeat("ä\x01", 40<<10) }} {
+		comms := growing(t, false)
+		c := come(t, comms)
+		verdict := make(chan toGuest, 1)
+		go func() {
+			in := hears(t, c).Invite
+			tells(t, c, fromGuest{Name: in.Name, Coming: true})
+			other := &Comm{cfg: comms[0].cfg, catalog: catalog()}
+			differ(&other.cfg)
+			g := other.cfg.local.Join(in.Name, in.Rank, in.Size)
+			_, err := g.AllGather(patient(t), helloOf(t, other))
+			require.NoError(t, err)
+			require.NoError(t, g.Close())
+			verdict <- hears(t, c)
+		}()
+		_, errs := grow(t, comms, 1)
+		v := next(t, verdict, "the verdict")
+		require.NotNil(t, v.Refused)
+		require.ErrorIs(t, v.Refused, ErrMismatch)
+		require.True(t, utf8.ValidString(v.Refused.Why))
+		for _, err := range errs {
+			require.ErrorContains(t, err, v.Refused.Why)
+		}
+		waitFor(t, comms, 0)
+		closeAll(t, comms...)
 	}
-	waitFor(t, comms, 0)
-	closeAll(t, comms...)
+}
+
+// What others are told is bounded in bytes, wherever its characters end.
+func TestToldIsShort(t *testing.T) {
+	for i := range 4 {
+		long := strings.Repeat("x", i) + strings.Repeat("€", mostWhy)
+		short := told(long)
+		require.True(t, strings.HasPrefix(long, short))
+		require.LessOrEqual(t, len(short), mostWhy)
+		require.Greater(t, len(short), mostWhy-utf8.UTFMax)
+	}
+	require.Equal(t, "as it is", told("as it is"))
+	b, err := json.Marshal(toGuest{Refused: faultOf(errors.New(strings.Repeat("\x00", 1<<20)))})
+	require.NoError(t, err)
+	require.Less(t, len(b), bootstrap.MaxMessage)
 }
 
 // A newcomer that is stopped when it has said that it comes keeps nobody until the contexts end, which would be the end of

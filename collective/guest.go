@@ -70,9 +70,6 @@ type (
 	}
 )
 
-// mostWhy bounds in bytes what a newcomer says of a failure.
-const mostWhy = 4 << 10
-
 func newGuest(h *hall, contact *bootstrap.Contact) *guest {
 	g := &guest{hall: h, speaker: speaker{contact: contact}}
 	g.life, g.end = context.WithCancelCause(h.life)
@@ -113,7 +110,7 @@ func (g *guest) hear(m fromGuest) error {
 	switch latest := g.part != nil && m.Name == g.name; {
 	case m.Failed != "":
 		if latest {
-			g.fail(fmt.Errorf("newcomer %s: %.*s", g.who(), mostWhy, m.Failed))
+			g.fail(fmt.Errorf("newcomer %s: %s", g.who(), told(m.Failed)))
 		}
 	case !m.Coming:
 		return errors.New("it declines")

@@ -167,7 +167,7 @@ func (c *Comm) both(v *visit, in *invitation, ready chan made, stop func()) (mad
 		select {
 		case m = <-ready:
 			if have = true; m.err != nil && !errors.As(m.err, new(*misfit)) { // of that, all know
-				_ = v.say(fromGuest{Name: in.Name, Failed: m.err.Error()}) // else the end of the contact says it
+				_ = v.say(fromGuest{Name: in.Name, Failed: told(m.err.Error())}) // else the end of the contact says it
 			}
 			continue
 		case verdict = <-heard:

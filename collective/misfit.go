@@ -102,9 +102,16 @@ func (f *fault) Unwrap() error {
 	return ErrGaveUp
 }
 
+// mostWhy bounds in bytes what is told of a failure, so that a message with it is short enough for a contact, however
+// many of its characters JSON escapes.
+const mostWhy = 4 << 10
+
+// told is a text as others are told it: its beginning, up to the end of a character.
+func told(text string) string { return strings.ToValidUTF8(text[:min(len(text), mostWhy)], "") }
+
 // faultOf is an error as others are told it.
 func faultOf(err error) *fault {
-	f := &fault{Why: err.Error()}
+	f := &fault{Why: told(err.Error())}
 	for _, k := range faultKinds {
 		if f.Kind = k.name; errors.Is(err, k.err) {
 			break
