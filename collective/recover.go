@@ -27,15 +27,16 @@ func (f Failure) String() string {
 }
 
 // Failed returns the ranks that this one knows to have failed, ascending: their process or host is gone
-// or silent, or they have closed the communicator. Ranks may know of different ones; those that Agree or
+// or silent, or they have closed the communicator; not those that only gave a call up. Ranks may know of different ones; those that Agree or
 // Shrink have found are known to all that took part. Any goroutine may call it, also after Close.
 func (c *Comm) Failed() []Failure {
 	causes := map[int]error{}
+	c.told() // what others have left to say, if this rank has been in no call since
 	c.life.RLock()
 	if !c.released {
 		for r := range c.size {
 			if p := c.mesh.Peer(r); p != nil {
-				if n := p.Gone(); n != nil {
+				if n := p.Lost(); n != nil {
 					causes[r] = n
 				}
 			}
@@ -166,7 +167,7 @@ func (c *Comm) bounded(ctx context.Context) (context.Context, context.CancelFunc
 func (c *Comm) prejudge(s *recovery.Session) {
 	for r := range c.size {
 		if p := c.mesh.Peer(r); p != nil {
-			if n := p.Gone(); n != nil && n.Cause == link.CauseLost {
+			if n := p.Lost(); n != nil && n.Cause == link.CauseLost {
 				s.Hint(r)
 			}
 		}

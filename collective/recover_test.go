@@ -13,6 +13,7 @@ import (
 	"github.com/gccl/gccl/tensor"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/sync/errgroup"
 )
 
 // testTime is how long a test waits at most for what is a matter of milliseconds, on a machine that is busy.
@@ -294,4 +295,72 @@ func TestGrowFails(t *testing.T) {
 		require.ErrorIs(t, err, ErrUnavailable, "nobody comes")
 	}
 	closeAll(t, comms...)
+}
+
+// A rank that gives a call up, aborts or revokes lives: no other names it as failed, whatever connects them. Over posted
+// writes it breaks its connections, if peers may write to its tensors.
+func TestWhoGivesUpHasNotFailed(t *testing.T) {
+	ways := map[string]func(c *Comm, x tensor.Tensor){
+		"cancels": func(c *Comm, x tensor.Tensor) {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			defer cancel()
+			require.ErrorIs(t, c.Recv(ctx, x, 0), context.DeadlineExceeded)
+		},
+		"aborts": func(c *Comm, x tensor.Tensor) {
+			h := c.Start(t.Context(), Call{Kind: Recv, Peer: 0, Dst: x})
+			time.AfterFunc(20*time.Millisecond, func() { c.Abort("test") })
+			<-h.Done()
+			require.Error(t, h.Err())
+		},
+		"revokes": func(c *Comm, _ tensor.Tensor) { c.Revoke(errors.New("test")) },
+	}
+	for name, begin := range map[string]func() []*Comm{
+		"loopback": func() []*Comm { return localBroken(t, 3, Config{Timeout: testTime, BufferBytes: 64 << 10}) },
+		"posted writes": func() []*Comm {
+			return localBroken(t, 3, Config{Timeout: testTime, BufferBytes: 64 << 10, noMap: true})
+		},
+		"with its pulse": func() []*Comm {
+			return localBroken(t, 3, Config{Timeout: testTime, BufferBytes: 64 << 10, noMap: true, pulse: true})
+		},
+		"shm": func() []*Comm { return over(t, 3, "shm") },
+		"tcp": func() []*Comm { return over(t, 3, "tcp") },
+	} {
+		for way, giveUp := range ways {
+			comms := begin()
+			var mem [3]tensor.Tensor
+			each(t, comms, func(c *Comm) (err error) {
+				mem[c.rank], err = c.Alloc(patient(t), tensor.Uint8, 1<<20)
+				return err
+			})
+			giveUp(comms[1], mem[1])
+			for range 3 {
+				for _, c := range comms {
+					require.Empty(t, c.Failed(), "%s: one %s; rank %d", name, way, c.rank)
+				}
+			}
+			errs := make([]error, 3)
+			together(comms, func(c *Comm) { errs[c.rank] = c.Barrier(patient(t)) })
+			for r, err := range errs {
+				require.Error(t, err)
+				require.NotErrorIs(t, err, ErrPeerLost, "%s: one %s; rank %d", name, way, r)
+				require.Empty(t, comms[r].Failed(), "%s: one %s; rank %d", name, way, r)
+			}
+			closeAll(t, comms...)
+		}
+	}
+}
+
+// over makes the ranks of a job in this process, over a provider for processes.
+func over(t *testing.T, n int, provider string) []*Comm {
+	t.Helper()
+	comms := make([]*Comm, n)
+	g, ctx := errgroup.WithContext(patient(t))
+	for r, group := range bootstrap.Local(n) {
+		g.Go(func() (err error) {
+			comms[r], err = New(ctx, Config{Group: group, Provider: provider, Timeout: testTime, BufferBytes: 64 << 10, Bootstrap: bootstrap.Config{Secret: "s"}})
+			return err
+		})
+	}
+	require.NoError(t, g.Wait())
+	return comms
 }

@@ -81,7 +81,7 @@ type shown struct {
 // show makes a window known for grants. The peer's memory is not mapped. A provider that lets its user redirect what
 // arrives has no need of them.
 func (p *Peer) show(id int, mine rdma.Region, theirs rdma.RemoteRegion) {
-	if _, ok := p.port.arena.(rdma.Redirector); ok {
+	if !p.withdraws() {
 		return
 	}
 	for len(p.shown) <= id {
@@ -336,6 +336,12 @@ func (m *Mesh) Withdraw() error {
 		}
 	}
 	return first
+}
+
+// withdraws reports whether there can be something to withdraw between this rank and the peer.
+func (p *Peer) withdraws() bool {
+	_, redirects := p.port.arena.(rdma.Redirector)
+	return p.wire != nil && !redirects
 }
 
 // Exposed reports whether there is something to withdraw.

@@ -33,6 +33,7 @@ type Peer struct {
 	told     atomic.Bool
 	dropped  bool                   // it never joined, or this rank has broken the connection; the mesh's life guards it
 	gone     atomic.Pointer[Notice] // the peer's end, as the peer told or the provider saw it
+	ended    atomic.Pointer[Notice] // the latter, when the connection ended
 }
 
 // Gone returns why the peer will send nothing more, or nil: its process is lost, or it closed its
@@ -46,6 +47,19 @@ func (p *Peer) Gone() *Notice {
 		p.gone.CompareAndSwap(nil, n)
 	}
 	return p.gone.Load()
+}
+
+// Lost returns why the peer counts as failed, or nil: Gone, but for a peer that had left word why it gives up before its
+// connection ended, where ranks break connections after a failed call (Mesh.Withdraw). It may live.
+func (p *Peer) Lost() *Notice {
+	n := p.Gone()
+	if n == nil || n != p.ended.Load() || !p.withdraws() {
+		return n
+	}
+	if w := p.heard(); w != nil && w.Cause != CauseClosed {
+		return nil
+	}
+	return n
 }
 
 // Sender returns the link to the peer on a lane.
