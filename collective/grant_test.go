@@ -131,6 +131,7 @@ func TestGranted(t *testing.T) {
 type late struct {
 	rdma.Device
 	from   int
+	fails  int  // if positive, so many are held back, and the next is refused
 	onWire bool // what is held back has left: it comes even if the endpoint has been closed meanwhile
 	ends   []*lateEnd
 }
@@ -161,6 +162,9 @@ func (e *lateEnd) Post(ws []rdma.Write) (int, error) {
 		return 0, rdma.ErrClosed
 	}
 	for i, w := range ws {
+		if e.dev.fails > 0 && len(e.held) == e.dev.fails {
+			return i, fmt.Errorf("a test's fault: %w", rdma.ErrPeerLost)
+		}
 		if e.posts++; e.posts > e.dev.from {
 			if w.Inline {
 				w.Local = bytes.Clone(w.Local)
@@ -202,11 +206,15 @@ func (d *late) let() {
 
 // However late the writes of a failed call come, they change nothing that its owners have been given back; and what the sender's
 // owner has been given back, the receiver does not take for the message. Every write of the call, and all after it, are held back
-// until the sender has given up, or both have.
+// until the sender has given up, or both have; or the sender's writes are refused after some.
 func TestNothingLandsAfterFailure(t *testing.T) {
 	const n = 1 << 20
 	var lost, partly int
-	for _, onWire := range []bool{false, true} {
+	for _, way := range []struct {
+		onWire bool
+		fails  int
+	}{{false, 0}, {true, 0}, {false, 1}, {false, 2}, {false, 3}} {
+		onWire := way.onWire
 		for from := range 12 { // more than the sender posts
 			synctest.Test(t, func(t *testing.T) {
 				var dev *late
@@ -226,7 +234,7 @@ func TestNothingLandsAfterFailure(t *testing.T) {
 					return err
 				})
 				stripe(mem[0].Bytes(), 1)
-				dev.from = dev.ends[0].posts + from
+				dev.from, dev.fails = dev.ends[0].posts+from, way.fails
 				give := func(r int) { // its owner's again
 					for i, b := 0, mem[r].Bytes(); i < n; i++ {
 						b[i] = 0xee + byte(r)

@@ -174,6 +174,9 @@ func (e *Engine) check(ctx context.Context, now time.Time, timeout time.Duration
 		return err
 	}
 	e.listen(now)
+	if n := e.mesh.Torn(); n != nil {
+		return &Gone{n}
+	}
 	n := e.gone()
 	if n != nil && n == e.suspect {
 		return &Gone{n}

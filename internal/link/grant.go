@@ -274,8 +274,12 @@ func (r *wireReceiver) grantNext(n int, at Place, c *Call) {
 		return
 	}
 	have := 0 // bytes that have come by slots already
-	for seq := r.l.taken; int32(r.l.arrived-seq) > 0; seq++ {
-		m, _ := parsePublication(r.headers[seq%uint32(len(r.headers))].pub.Load())
+	for seq := r.l.taken; seq-r.l.taken < uint32(len(r.headers)); seq++ {
+		v := r.headers[seq%uint32(len(r.headers))].pub.Load()
+		if int32(r.l.arrived-seq) <= 0 && !(r.wire.early && published(v, seq)) { // what memory shows is good enough here
+			break
+		}
+		m, _ := parsePublication(v)
 		if have += m; have >= n {
 			return
 		}
@@ -333,6 +337,7 @@ func (m *Mesh) Withdraw() error {
 			if err := w.peer.endpoint.Close(); err != nil && first == nil {
 				first = err
 			}
+			w.torn.Store(false)
 		}
 	}
 	return first
@@ -364,7 +369,20 @@ func (w *wire) exposed() bool {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.done < w.lent
+	return w.done < w.lent || w.torn.Load()
+}
+
+// Torn returns the end of a peer to which posting has failed while bytes of the caller's registered memory were on their way: nothing
+// says when they have been sent, and so the run must fail, and Withdraw break the connection, before the caller has the memory back.
+func (m *Mesh) Torn() *Notice {
+	for _, pt := range *m.ports.Load() {
+		for _, w := range pt.wires {
+			if w.torn.Load() {
+				return w.peer.Gone()
+			}
+		}
+	}
+	return nil
 }
 
 // Hurried reports whether some link has waited for a grant since it was last asked, which it does not do for long.

@@ -403,6 +403,63 @@ func FuzzGrant(f *testing.F) {
 	})
 }
 
+// No grant is given for what has landed already, polled or not, where memory shows it.
+func TestNoGrantForWhatHasLanded(t *testing.T) {
+	g := Geometry{Lanes: 1, Slots: 4, SlotBytes: GrantMin}
+	for name, tt := range map[string]struct {
+		early   bool
+		sent    int // of the transfer, before it is expected
+		granted bool
+	}{"all": {true, 2 * GrantMin, false}, "a part": {true, GrantMin, true}, "all, but memory may not show it": {false, 2 * GrantMin, true}} {
+		a, b, mem := windowed(t, g, 4*GrantMin)
+		r := b.Peer(0).Receiver(0).(*wireReceiver)
+		r.wire.early = tt.early
+		call := Call{FP: 7}
+		for range tt.sent / GrantMin {
+			require.True(t, put(a.Peer(1).Sender(0), make([]byte, GrantMin), &call))
+		}
+		r.Expect(mem[1][:2*GrantMin], Place{1, 0}, &call)
+		require.Equal(t, tt.granted, b.Exposed(), name)
+		require.NoError(t, a.Close())
+		require.NoError(t, b.Close())
+	}
+}
+
+// unposting is an endpoint that takes no more writes.
+type unposting struct{ rdma.Endpoint }
+
+func (unposting) Post([]rdma.Write) (int, error) { return 0, rdma.ErrPeerLost }
+
+// When posting fails, memory that was sent from stays exposed until the connection is broken.
+func TestFailedPostIsWithdrawn(t *testing.T) {
+	g := Geometry{Lanes: 1, Slots: 4, SlotBytes: GrantMin}
+	for _, lends := range []bool{false, true} {
+		a, b, mem := windowed(t, g, 2*GrantMin)
+		p := a.Peer(1)
+		s := p.Sender(0).(*wireSender)
+		x := sending{s: s, src: mem[0], call: Call{FP: 7}}
+		if lends {
+			x.at = Place{1, 0}
+		}
+		s.Begin(len(x.src))
+		require.True(t, x.step(GrantMin))
+		p.endpoint = unposting{p.endpoint}
+		require.Nil(t, a.Torn())
+		require.True(t, s.Put([]byte("one more"), &x.call))
+		require.NotNil(t, p.Gone())
+		require.Equal(t, lends, a.Exposed())
+		require.Equal(t, lends, a.Torn() != nil)
+		require.Equal(t, !lends, a.Drained())
+		require.NoError(t, a.Withdraw())
+		require.False(t, a.Exposed())
+		require.Nil(t, a.Torn())
+		require.True(t, a.Drained())
+		require.Equal(t, lends, b.Peer(0).Gone() != nil, "the connection is broken")
+		require.NoError(t, a.Close())
+		require.NoError(t, b.Close())
+	}
+}
+
 // After Withdraw nothing is written where it was granted.
 func TestWithdrawEndsGrants(t *testing.T) {
 	g := Geometry{Lanes: 1, Slots: 4, SlotBytes: GrantMin}

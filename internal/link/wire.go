@@ -44,6 +44,7 @@ type wire struct {
 	done    uint64      // all writes to this ID are complete
 	lent    uint64      // the last one's behind which bytes of the caller's registered memory are not sent
 	lending atomic.Bool // it may not be complete
+	torn    atomic.Bool // nor will be: posting failed, and the endpoint may yet send those bytes
 	auto    bool        // they go on by themselves
 	early   bool        // memory shows them as they land (seal)
 	inline  int         // bytes up to which the device takes them at once
@@ -156,6 +157,9 @@ func (w *wire) flush() {
 // handed takes out of the backlog what the endpoint has taken.
 func (w *wire) handed(n int, err error) {
 	if err != nil {
+		if w.done < w.lent {
+			w.torn.Store(true)
+		}
 		n, w.done = len(w.backlog), w.posted
 		w.peer.mesh.lost(w.peer, err)
 	}
@@ -183,7 +187,7 @@ func (w *wire) leftAlone() bool {
 func (w *wire) drained() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.done < w.lent {
+	if w.done < w.lent || w.torn.Load() {
 		return false
 	}
 	w.lending.Store(false)
