@@ -159,7 +159,7 @@ func (c *Comm) number(j *executor.Job, p *planned, call *Call) {
 		return
 	}
 	a.Call = link.Call{FP: mix(p.fp^c.epoch, uint64(seq)), A: p.sort.A | uint64(seq), B: p.sort.B}
-	c.flight.ring.Begin(&p.sort, seq)
+	c.flight.ring.Begin(p.sort, seq)
 }
 
 // upcoming is the number that a call gets if it is the next one.

@@ -31,8 +31,8 @@ type planned struct {
 	plan      *executor.Plan // nil until the plan has been run once, if it wants links that are not there
 	later     *unbound       // of such a plan
 	reducer   *tensor.Reducer
-	sort      recorder.Sort
-	fp        uint64 // fingerprint without epoch and sequence number
+	sort      *recorder.Sort // which the flight recorder keeps, and nothing else of the plan
+	fp        uint64         // fingerprint without epoch and sequence number
 	algorithm string
 }
 
@@ -247,7 +247,7 @@ func (p *planned) describe(a, b uint64) {
 		}
 		return n
 	}
-	p.sort = recorder.Sort{A: a, B: b, Kind: uint8(p.key.kind), Peer: p.key.peer,
+	p.sort = &recorder.Sort{A: a, B: b, Kind: uint8(p.key.kind), Peer: p.key.peer,
 		Bytes: max(sum(p.shape.in), sum(p.shape.out)) * p.key.dtype.Size()}
 }
 

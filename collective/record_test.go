@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -185,4 +187,26 @@ func TestFailureRecordStays(t *testing.T) {
 	d, err := recorder.Decode(b)
 	require.NoError(t, err)
 	require.Equal(t, "failure", d.Why)
+}
+
+// The flight recorder keeps what it prints of a call, and not the call's plan.
+func TestRecordKeepsNoPlans(t *testing.T) {
+	comms := local(t, 2, Config{})
+	const calls = 20
+	var gone atomic.Int32
+	for i := range calls {
+		each(t, comms, func(c *Comm) error {
+			all := make([]byte, 2*i+3) // an uneven call of another shape each time, whose plan is kept for the next one only
+			mine := make([]byte, i+1+c.rank)
+			err := c.AllGatherV(t.Context(), tensor.Of(all), tensor.Of(mine), []int{i + 1, i + 2})
+			if c.rank == 0 {
+				runtime.AddCleanup(c.recent[AllGather].plan, func(int) { gone.Add(1) }, 0)
+			}
+			return err
+		})
+	}
+	require.Eventually(t, func() bool { runtime.GC(); return gone.Load() >= calls-2 }, testTime, time.Millisecond)
+	d := comms[0].dump("test")
+	require.Len(t, d.Calls, calls)
+	require.Equal(t, 2*calls+1, d.Calls[calls-1].Bytes)
 }
