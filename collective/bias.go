@@ -35,6 +35,9 @@ const (
 // for end.
 func (q *queue) begin() (*bias, bool) {
 	if b := q.bias.Load(); b != nil && b.owner == cpu.Goroutine() {
+		if b.inside.Load() != 0 && q.inOp() {
+			return nil, false
+		}
 		cpu.StoreRelease(&b.inside, 1)
 		if q.bias.Load() == b || q.keeps(b) {
 			return b, true

@@ -195,6 +195,9 @@ func (c *Comm) usable() error {
 // network. Peers that still need this rank get an error that says that it closed. A call in flight is
 // aborted; it and calls that wait for their turn return an error.
 func (c *Comm) Close() error {
+	if c.queue.inOp() {
+		return errInOp
+	}
 	c.closeOnce.Do(func() {
 		c.closed.Store(true)
 		c.pulse.stop() // whose turn is no call

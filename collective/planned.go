@@ -189,6 +189,7 @@ func (c *Comm) compile(key planKey, sh *shape, ch choice) (*planned, error) {
 		if err != nil {
 			return nil, invalid("%v of %v: %v", key.kind, key.dtype, err)
 		}
+		r.Watch(c.queue.enterOp, c.queue.leaveOp)
 		p.reducer = r
 	}
 	s, err := ch.info.Make(c.rank, c.size, ch.shape)

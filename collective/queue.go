@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+
+	"github.com/gccl/gccl/internal/cpu"
 )
 
 // queue gives calls their turn, in the order issued. A blocking call that finds nobody before it
@@ -13,6 +15,7 @@ import (
 type queue struct {
 	turn   atomic.Uint32
 	bias   atomic.Pointer[bias] // changes under mu
+	op     atomic.Uintptr       // goroutine that runs a custom operation (cpu.Goroutine), 0: none does
 	mu     sync.Mutex
 	closed bool
 	waits  []*Handle
@@ -120,9 +123,27 @@ func (q *queue) serve() {
 	}
 }
 
+// enterOp and leaveOp say that the caller's goroutine, which has the turn, runs a custom operation of a call.
+func (q *queue) enterOp() { q.op.Store(cpu.Goroutine()) }
+func (q *queue) leaveOp() { q.op.Store(0) }
+
+// inOp reports whether that is the caller's goroutine: what it waits for would wait for it.
+func (q *queue) inOp() bool {
+	g := q.op.Load()
+	return g != 0 && g == cpu.Goroutine()
+}
+
+// errInOp is the error of a custom operation's call of the communicator that runs it.
+var errInOp = invalid("a reduce operation called its own communicator")
+
 // put queues work.
 func (q *queue) put(work func() error) *Handle {
 	h := &Handle{done: make(chan struct{}), work: work}
+	if q.inOp() {
+		h.err = errInOp
+		close(h.done)
+		return h
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {

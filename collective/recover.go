@@ -114,6 +114,9 @@ func (c *Comm) Agree(ctx context.Context, flags uint64) (uint64, error) {
 // it without has left. ctx and errors are as for [Comm.Agree]; one more error is that the ranks agree but the new
 // communicator cannot be made, for instance because a host is out of memory.
 func (c *Comm) Shrink(ctx context.Context) (*Comm, error) {
+	if c.queue.inOp() {
+		return nil, errInOp
+	}
 	c.Revoke(errors.New("shrink"))
 	var child *Comm
 	h := c.queue.put(func() error {

@@ -24,7 +24,8 @@ type scratch struct{ acc, left, right []byte }
 // Custom makes an operation of the caller's function: fn sets dst[i] = a[i] ∘ b[i] for every i.
 // The three slices have equal lengths; dst may be a. fn must be associative, must not keep the
 // slices, and may be called by several goroutines at once. commutative allows algorithms that
-// change the order of the operands. All ranks must use the same function under the same name.
+// change the order of the operands. All ranks must use the same function under the same name. It may not use the
+// communicator that calls it.
 //
 // The operation works on T alone. Each call of Custom makes a distinct operation for ==.
 func Custom[T Element](name string, commutative bool, fn func(dst, a, b []T)) Op {

@@ -20,6 +20,8 @@ type Reducer struct {
 	t      kernel.Type
 	op     kernel.Op
 	custom *custom
+	enter  func() // around a custom operation; nil: nobody asks
+	leave  func()
 	pre    scaling
 	mul    float64 // pre == scaleFloat
 	mulInt int64   // pre == scaleInt
@@ -165,11 +167,21 @@ func (r *Reducer) ReduceNT(dsts, srcs [][]byte) {
 func (r *Reducer) reduce(dsts, srcs [][]byte, nt bool) {
 	r.check(dsts, srcs)
 	if r.custom != nil && len(srcs) > 1 {
+		if r.enter != nil {
+			r.enter()
+		}
 		r.custom.fold(dsts, srcs)
+		if r.leave != nil {
+			r.leave()
+		}
 		return
 	}
 	kernel.Fold(r.t, r.op, dsts, srcs, nt)
 }
+
+// Watch has enter called before, and leave after, each time that Reduce runs a custom operation, on the same goroutine. It is for
+// before the first Reduce.
+func (r *Reducer) Watch(enter, leave func()) { r.enter, r.leave = enter, leave }
 
 // check panics where the caller broke the contract: past it, kernels trust the lengths.
 func (r *Reducer) check(dsts, srcs [][]byte) {
