@@ -57,7 +57,7 @@ func connect(ctx context.Context, cfg *Config) (Group, error) {
 
 // form takes g from nothing to a group that is ready for use.
 func form(ctx context.Context, g *group, cfg *Config, targets []meet.Target) error {
-	if err := reserveFDs(g.fdBudget(), cfg.Logger); err != nil {
+	if err := ReserveFiles(g.fdBudget(), cfg.Logger); err != nil {
 		return err
 	}
 	self := wire.Identity{PID: uint32(os.Getpid())}

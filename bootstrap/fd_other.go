@@ -11,4 +11,5 @@ import (
 
 func openFD(int) (*os.File, error) { return nil, errors.New("PMI is supported on Unix only") }
 
-func reserveFDs(int, *zap.Logger) error { return nil }
+// ReserveFiles does nothing here.
+func ReserveFiles(int, *zap.Logger) error { return nil }

@@ -18,18 +18,18 @@ func TestFileDescriptorsAreReserved(t *testing.T) {
 	low := old
 	low.Cur = 100
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &low))
-	require.NoError(t, reserveFDs(200, zap.NewNop()))
+	require.NoError(t, ReserveFiles(200, zap.NewNop()))
 	var now unix.Rlimit
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &now))
 	assert.Equal(t, old.Max, now.Cur, "the soft limit is raised")
 
 	low.Cur = 40
 	require.NoError(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &low))
-	require.NoError(t, reserveFDs(7, zap.NewNop()))
+	require.NoError(t, ReserveFiles(7, zap.NewNop()))
 	require.NoError(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &now))
 	assert.Equal(t, old.Max, now.Cur, "a few are counted, too, where the limit is low")
 
-	err := reserveFDs(int(old.Max), zap.NewNop())
+	err := ReserveFiles(int(old.Max), zap.NewNop())
 	assert.ErrorIs(t, err, ErrConfig)
 	assert.ErrorContains(t, err, "ulimit -n")
 }

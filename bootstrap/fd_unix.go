@@ -21,9 +21,9 @@ func openFD(fd int) (*os.File, error) {
 // spareFDs is for what else the process opens while it connects.
 const spareFDs = 32
 
-// reserveFDs makes sure that this process may open n more file descriptors: it raises the soft limit
-// if need be, and says how many are missing if the hard limit is in the way.
-func reserveFDs(n int, log *zap.Logger) error {
+// ReserveFiles makes sure that this process may open n more file descriptors, and some beside them, as Connect does for its own: it raises the soft limit
+// if need be, and says how many are needed if the hard limit is in the way (ErrConfig).
+func ReserveFiles(n int, log *zap.Logger) error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 		return nil // not known: opening will tell

@@ -194,10 +194,12 @@ func (c *Comm) meet(ctx context.Context, offered []string, failed error) error {
 // connect makes the links and the engine.
 func (c *Comm) connect(ctx context.Context) error {
 	devs := make([]rdma.Device, c.size)
+	var others []int
 	for r := range devs {
 		if r == c.rank {
 			continue
 		}
+		others = append(others, r)
 		name, err := c.providerFor(r)
 		if err != nil {
 			return err
@@ -209,6 +211,8 @@ func (c *Comm) connect(ctx context.Context) error {
 	later, touch := lazy(&c.cfg, c.peers), c.geo.Lanes
 	if later {
 		touch = c.cfg.Channels // of many links, few are used by all lanes
+	} else if err := c.reserveFiles(others); err != nil {
+		return err
 	}
 	var err error
 	c.mesh, err = link.New(link.Config{

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gccl/gccl/bootstrap"
 	"github.com/gccl/gccl/rdma"
 	"github.com/gccl/gccl/rdma/shm"
 	"github.com/gccl/gccl/rdma/tcp"
@@ -109,6 +110,30 @@ func (c *Comm) providerFor(peer int) (string, error) {
 			c.describe(c.rank), c.describe(peer), strings.Join(a.Providers, ", "), strings.Join(b.Providers, ", "))
 	}
 	return name, nil
+}
+
+// linkFiles is how many file descriptors the links to a peer take for as long as they exist.
+func linkFiles(provider string, cfg *Config) int {
+	switch provider {
+	case "shm":
+		return 2 // connections, one dialled by each end
+	case "tcp":
+		return max(1, cfg.TCPSockets)
+	}
+	return 0 // of verbs, a queue has one, for whatever links
+}
+
+// reserveFiles makes sure that links to some ranks can have their file descriptors.
+func (c *Comm) reserveFiles(ranks []int) error {
+	n := 0
+	for _, r := range ranks {
+		name, err := c.providerFor(r)
+		if err != nil {
+			return err
+		}
+		n += linkFiles(name, &c.cfg)
+	}
+	return bootstrap.ReserveFiles(n, c.log)
 }
 
 // between chooses the provider for a pair of ranks: the first of a list, rank 0's, that both have and

@@ -145,6 +145,9 @@ func (c *Comm) join(ctx context.Context, ranks []int) error {
 		ctx, cancel = context.WithTimeout(ctx, c.cfg.Timeout)
 		defer cancel()
 	}
+	if err := c.reserveFiles(ranks); err != nil {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
 	j, err := c.mesh.Join(ranks)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
