@@ -162,9 +162,12 @@ func (cfg *Config) scattered() bool {
 // oneHost says whether all ranks are known to be on this host, so that a loopback address may be told
 // to others: by their number, or because all have to reach a root on loopback.
 func (cfg *Config) oneHost() bool {
-	if cfg.LocalSize == cfg.Size || cfg.AllowLoopback {
-		return true
-	}
+	return cfg.LocalSize == cfg.Size || cfg.AllowLoopback || cfg.loopbackRoot()
+}
+
+// loopbackRoot says whether all ranks have to reach the root on loopback, so that they share it: that they are on one
+// host does not say so, as they may be in network namespaces of their own.
+func (cfg *Config) loopbackRoot() bool {
 	targets, err := meet.ParseTargets(cfg.Root)
 	return err == nil && !slices.ContainsFunc(targets, func(t meet.Target) bool { return !t.IsLoopback() })
 }

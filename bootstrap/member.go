@@ -40,7 +40,7 @@ func join(ctx context.Context, g *group, cfg *Config, conn *wire.Conn, self wire
 	}
 	var d *meet.Door
 	if len(g.place.children) > 0 {
-		if d, self.Addrs, err = openParentDoor(ctx, g, cfg, conn.Net().LocalAddr(), onLoopback && cfg.oneHost()); err != nil {
+		if d, self.Addrs, err = openParentDoor(ctx, g, cfg, conn.Net().LocalAddr(), onLoopback && cfg.oneHost(), onLoopback && cfg.loopbackRoot()); err != nil {
 			conn.Net().Close()
 			return err
 		}
@@ -67,13 +67,13 @@ func join(ctx context.Context, g *group, cfg *Config, conn *wire.Conn, self wire
 	return nil
 }
 
-// openParentDoor lets a rank with children accept them. It returns the addresses to tell them.
-func openParentDoor(ctx context.Context, g *group, cfg *Config, seenFrom net.Addr, loopback bool) (*meet.Door, []string, error) {
+// openParentDoor lets a rank with children accept them, on loopback, too, or on loopback only. It returns the addresses to tell them.
+func openParentDoor(ctx context.Context, g *group, cfg *Config, seenFrom net.Addr, loopback, only bool) (*meet.Door, []string, error) {
 	var preferred netip.Addr
 	if ap, err := netip.ParseAddrPort(seenFrom.String()); err == nil {
 		preferred = ap.Addr()
 	}
-	listeners, err := listenAny(ctx, cfg, loopback)
+	listeners, err := listenAny(ctx, cfg, only)
 	if err != nil {
 		return nil, nil, err
 	}

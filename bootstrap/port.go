@@ -31,12 +31,12 @@ type Port struct {
 }
 
 // OpenPort binds a socket on any port, or one of cfg.ListenPorts. It listens on loopback only if all ranks
-// are known to be on this host and no store is configured, through which others could come.
+// have to reach the root there and no store is configured, through which others could come.
 func OpenPort(ctx context.Context, cfg Config) (*Port, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = zap.NewNop()
 	}
-	listeners, err := listenAny(ctx, &cfg, cfg.oneHost() && !cfg.hasBoard())
+	listeners, err := listenAny(ctx, &cfg, cfg.loopbackRoot() && !cfg.hasBoard())
 	if err != nil {
 		return nil, fmt.Errorf("bootstrap: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/netip"
 	"os"
 	"slices"
 	"strings"
@@ -17,8 +18,9 @@ type hello struct {
 	own       `json:"-"`
 	Version   int      `json:"version"`   // of this exchange
 	Host      string   `json:"host"`      // name, for people
-	HostID    string   `json:"hostID"`    // equal where ranks share a kernel
+	HostID    string   `json:"hostID"`    // equal where ranks share a kernel and a network namespace
 	Kernel    string   `json:"kernel"`    // equal where ranks share cores, even if HostID pretends several hosts
+	Network   string   `json:"network"`   // equal where ranks with the same Kernel share loopback and abstract sockets
 	CPUs      cpu.Set  `json:"cpus"`      // that this rank may run on
 	Providers []string `json:"providers"` // of the devices this rank has, in order of preference
 	// Agreed are the settings that must be the same everywhere, by name.
@@ -68,6 +70,44 @@ func kernelID() string {
 		return "name:" + name
 	}
 	return strings.TrimSpace(string(b))
+}
+
+// networkID identifies the network namespace of this process among those of its kernel; "": not known.
+func networkID() string {
+	name, _ := os.Readlink("/proc/self/ns/net")
+	return name
+}
+
+// near reports whether two ranks reach each other by loopback.
+func (h *hello) near(o *hello) bool { return h.Kernel == o.Kernel && h.Network == o.Network }
+
+// withoutLoopback is a rank's addresses as others use them that do not share its loopback: there, they lead to nobody, or to another
+// process. If there are no others, they stay: it cannot be told from a rank that has none.
+func withoutLoopback(addrs []string) []string {
+	rest := slices.DeleteFunc(slices.Clone(addrs), func(addr string) bool {
+		a, err := netip.ParseAddrPort(addr)
+		return err == nil && a.Addr().IsLoopback()
+	})
+	if len(rest) == 0 {
+		return addrs
+	}
+	return rest
+}
+
+// asSeen are the ranks as rank me reaches them.
+func asSeen(hs []hello, me int) []hello {
+	for r := range hs {
+		if !hs[r].near(&hs[me]) {
+			hs = slices.Clone(hs) // which may be other ranks', too
+			for ; r < len(hs); r++ {
+				if !hs[r].near(&hs[me]) {
+					hs[r].Addrs = withoutLoopback(hs[r].Addrs)
+				}
+			}
+			break
+		}
+	}
+	return hs
 }
 
 // agreed are the settings that enter plans, by the names that users know.

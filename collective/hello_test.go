@@ -3,6 +3,7 @@ package collective
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -96,4 +97,21 @@ func TestHelloPage(t *testing.T) {
 			require.True(t, strings.Contains(string(page), "`"+name+"`"), name)
 		}
 	}
+}
+
+// Loopback leads to ranks of the same network namespace only; what is shared with other ranks stays as it is.
+func TestAddressesAsSeen(t *testing.T) {
+	lo, eth := "127.0.0.1:40000", "192.0.2.7:40000"
+	hs := []hello{{Kernel: "k", Network: "n"}, {Kernel: "k", Network: "n"}, {Kernel: "k", Network: "m"}, {Kernel: "l", Network: "n"}, {Kernel: "l", Network: "n"}}
+	for r := range hs {
+		hs[r].Addrs = []string{eth, lo, "[::1]:40000"}
+	}
+	hs[4].Addrs = []string{lo}
+	before := slices.Clone(hs)
+	seen := asSeen(hs, 1)
+	require.Equal(t, before, hs)
+	require.Equal(t, hs[:2], seen[:2])
+	require.Equal(t, []string{eth}, seen[2].Addrs)
+	require.Equal(t, []string{eth}, seen[3].Addrs)
+	require.Equal(t, []string{lo}, seen[4].Addrs, "it has no other")
 }

@@ -149,10 +149,13 @@ func (c *Comm) offer() (names []string, err error) {
 
 // meet exchanges hellos. A rank that has failed takes part and returns its own error.
 func (c *Comm) meet(ctx context.Context, offered []string, failed error) error {
-	h := hello{own: own{Pid: os.Getpid(), Addrs: c.standby.addrs()}, Version: helloVersion, HostID: c.cfg.HostID, Kernel: kernelID(), CPUs: cpu.Allowed(), Providers: offered, Agreed: agreed(&c.cfg, &c.tuning)}
+	h := hello{own: own{Pid: os.Getpid(), Addrs: c.standby.addrs()}, Version: helloVersion, HostID: c.cfg.HostID, Kernel: kernelID(), Network: networkID(), CPUs: cpu.Allowed(), Providers: offered, Agreed: agreed(&c.cfg, &c.tuning)}
 	h.Host, _ = os.Hostname()
 	if h.HostID == "" {
 		h.HostID = h.Kernel
+	}
+	if h.Network != "" {
+		h.HostID += "/" + h.Network
 	}
 	if c.rank == 0 {
 		var b [8]byte
@@ -172,9 +175,11 @@ func (c *Comm) meet(ctx context.Context, offered []string, failed error) error {
 	if failed != nil || err != nil {
 		return errors.Join(failed, err)
 	}
-	if c.peers, err = c.cfg.shared.peers(blobs); err != nil {
+	peers, err := c.cfg.shared.peers(blobs)
+	if err != nil {
 		return err
 	}
+	c.peers = asSeen(peers, c.rank)
 	if n := slices.Index(c.standby.former, -1); n >= 0 {
 		if err := apart(c.peers, n); err != nil {
 			return err

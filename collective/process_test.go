@@ -40,6 +40,7 @@ var works = map[string]func(ctx context.Context, c *collective.Comm) error{
 	"late":         workLate,
 	"overhead":     workOverhead,
 	"unlinked":     workUnlinked,
+	"grows":        workGrows,
 }
 
 // alone are works of processes that make their communicators themselves, or none.
@@ -48,6 +49,7 @@ var alone = map[string]func(ctx context.Context) error{
 	"strangers": workStrangers,
 	"storm":     workStorm,
 	"confined":  workConfined,
+	"joins":     workJoins,
 }
 
 func TestMain(m *testing.M) {
