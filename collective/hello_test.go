@@ -115,3 +115,27 @@ func TestAddressesAsSeen(t *testing.T) {
 	require.Equal(t, []string{eth}, seen[3].Addrs)
 	require.Equal(t, []string{lo}, seen[4].Addrs, "it has no other")
 }
+
+// What ranks of a process find out once is not kept for ranks that never ask.
+func TestSharedFindingsAreForgotten(t *testing.T) {
+	var s shared
+	hello := func(i int) []byte {
+		h := hello{own: own{Epoch: uint64(i)}, Version: helloVersion}
+		b, err := h.encode()
+		require.NoError(t, err)
+		return b
+	}
+	for i := range 10 * latestMost {
+		blobs := [][]byte{hello(i), hello(i)}
+		one, err := s.peers(blobs)
+		require.NoError(t, err)
+		require.LessOrEqual(t, len(s.peersOf.of), latestMost)
+		if i%2 == 0 {
+			other, err := s.peers(blobs)
+			require.NoError(t, err)
+			require.Same(t, &one[0], &other[0], "found once")
+			require.NotContains(t, s.peersOf.of, string(blobs[0]))
+		}
+		require.Len(t, s.peersOf.order, len(s.peersOf.of))
+	}
+}

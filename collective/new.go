@@ -86,7 +86,7 @@ func NewLocal(ctx context.Context, n int, cfg Config) ([]*Comm, error) {
 		return nil, invalid("a job of %d ranks", n)
 	}
 	comms := make([]*Comm, n)
-	cfg.shared = &shared{peersOf: map[string]*sharedPeers{}, tunerOf: map[uint64]*sharedTuner{}}
+	cfg.shared = &shared{}
 	cfg.network, cfg.local, cfg.yield = loopback.NewNetwork(), bootstrap.NewLocalNet(), runtime.Gosched
 	g, ctx := errgroup.WithContext(ctx)
 	for r, group := range bootstrap.Local(n) {

@@ -1,6 +1,7 @@
 package collective
 
 import (
+	"slices"
 	"sync"
 
 	"github.com/gccl/gccl/collective/tuner"
@@ -11,8 +12,39 @@ import (
 // memory with the square of their number. A nil shared finds out everything anew.
 type shared struct {
 	mu      sync.Mutex
-	peersOf map[string]*sharedPeers // by rank 0's hello, which has a random number in it
-	tunerOf map[uint64]*sharedTuner // by the epoch, which is that number
+	peersOf latest[string, sharedPeers] // by rank 0's hello, which has a random number in it
+	tunerOf latest[uint64, sharedTuner] // by the epoch, which is that number
+}
+
+// latest is what some ranks of a communicator may still ask for, of the latest communicators only: of one that fails half-way, or has ranks of
+// other processes, not all ask. The zero latest is empty.
+type latest[K comparable, V any] struct {
+	of    map[K]*V
+	order []K
+}
+
+// latestMost is of how many communicators.
+const latestMost = 16
+
+// get returns what is there under a key, or makes it.
+func (l *latest[K, V]) get(key K) *V {
+	e := l.of[key]
+	if e == nil {
+		if l.of == nil {
+			l.of = map[K]*V{}
+		}
+		if len(l.order) == latestMost {
+			l.drop(l.order[0])
+		}
+		e = new(V)
+		l.of[key], l.order = e, append(l.order, key)
+	}
+	return e
+}
+
+func (l *latest[K, V]) drop(key K) {
+	delete(l.of, key)
+	l.order = slices.DeleteFunc(l.order, func(k K) bool { return k == key })
 }
 
 type sharedPeers struct {
@@ -37,13 +69,9 @@ func (s *shared) peers(blobs [][]byte) ([]hello, error) {
 	}
 	s.mu.Lock()
 	key := string(blobs[0])
-	e := s.peersOf[key]
-	if e == nil {
-		e = &sharedPeers{}
-		s.peersOf[key] = e
-	}
+	e := s.peersOf.get(key)
 	if e.uses++; e.uses == len(blobs) {
-		delete(s.peersOf, key)
+		s.peersOf.drop(key)
 	}
 	s.mu.Unlock()
 	e.once.Do(func() { e.list, e.err = decodeHellos(blobs) })
@@ -57,13 +85,9 @@ func (s *shared) tune(c *Comm) (err error) {
 		return err
 	}
 	s.mu.Lock()
-	e := s.tunerOf[c.epoch]
-	if e == nil {
-		e = &sharedTuner{}
-		s.tunerOf[c.epoch] = e
-	}
+	e := s.tunerOf.get(c.epoch)
 	if e.uses++; e.uses == c.size {
-		delete(s.tunerOf, c.epoch)
+		s.tunerOf.drop(c.epoch)
 	}
 	s.mu.Unlock()
 	e.once.Do(func() { e.hosts, e.made, e.err = c.newTuner() })
