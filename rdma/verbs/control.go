@@ -128,7 +128,7 @@ func (c *control) start(p *path, peer queueAddress) error {
 }
 
 func (c *control) sayLocked(m message) error {
-	w := &c.send.WR[0]
+	w := c.send.Requests[0].WR
 	w.ID = uint64(c.key)<<32 | uint64(c.generation&0xffffff)<<8 | uint64(m)
 	w.Opcode, w.Flags, w.Imm = ibv.OpSendImm, ibv.SendSignaled, ibv.NetworkOrder(uint32(m))
 	if m == imProbe { // to no address with no key: an empty write needs none

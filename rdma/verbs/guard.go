@@ -21,10 +21,10 @@ func newGuard(destroy func()) *guard {
 }
 
 // enter tells whether the object may be used, until leave.
-func (g *guard) enter() bool {
-	if g.n.Add(1) < shut {
-		return true
-	}
+func (g *guard) enter() bool { return g.n.Add(1) < shut || g.refuse() }
+
+//go:noinline
+func (g *guard) refuse() bool {
 	g.leave()
 	return false
 }

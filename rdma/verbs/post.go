@@ -61,33 +61,24 @@ func (e *endpoint) keep(ws []rdma.Write) (n int, kept bool, err error) {
 func (e *endpoint) post(ws []rdma.Write) (int, error) {
 	taken := 0
 	for taken < len(ws) {
-		room := e.dev.attr.MaxPosted - int(e.posted-e.head.Load())
-		n := min(len(ws)-taken, room, len(e.send.WR))
-		if n == 0 {
-			break
-		}
+		n := min(len(ws)-taken, e.dev.attr.MaxPosted-int(e.posted-e.head.Load()), len(e.send.Requests))
 		var bad error
 		for i := range n {
 			w := &ws[taken+i]
-			if bad = e.check(w, e.silent); bad != nil {
-				n = i
-				break
-			}
-			e.fill(i, w)
-		}
-		if n > 0 {
-			e.tail.Store(e.posted + uint64(n))
-			k, err := e.send.Post(n)
-			e.posted += uint64(k)
-			taken += k
-			if err != nil {
-				e.tail.Store(e.posted)
-				e.recount()
-				if errors.Is(err, unix.ENOMEM) && e.posted != e.head.Load() {
-					return taken, nil // the library's queue is full before ours
+			if !w.Inline || !fits(&e.dev.attr, w, e.silent) {
+				if bad = e.check(w, e.silent); bad != nil {
+					n = i
+					break
 				}
-				return taken, fmt.Errorf("verbs: %v: ibv_post_send: %w", e, err)
 			}
+			e.fill(&e.send.Requests[i], w, e.posted+uint64(i))
+		}
+		if n == 0 {
+			return taken, bad
+		}
+		k, err := e.hand(n)
+		if taken += k; err != nil || k < n {
+			return taken, err
 		}
 		if bad != nil {
 			return taken, bad
@@ -96,39 +87,59 @@ func (e *endpoint) post(ws []rdma.Write) (int, error) {
 	return taken, nil
 }
 
-// fill makes request i of the chain from w.
-func (e *endpoint) fill(i int, w *rdma.Write) {
-	seq := e.posted + uint64(i)
-	e.kept[seq&uint64(len(e.kept)-1)] = keptWrite{w.ID, w.Signaled}
-	r := &e.send.WR[i]
+// hand has the library take a chain of n requests.
+func (e *endpoint) hand(n int) (taken int, err error) {
+	e.tail.Store(e.posted + uint64(n))
+	taken, err = e.send.Post(n)
+	e.posted += uint64(taken)
+	if err == nil {
+		return taken, nil
+	}
+	e.tail.Store(e.posted)
+	e.recount()
+	if errors.Is(err, unix.ENOMEM) && e.posted != e.head.Load() {
+		return taken, nil // the library's queue is full before ours
+	}
+	return taken, fmt.Errorf("verbs: %v: ibv_post_send: %w", e, err)
+}
+
+// lineBytes is how long most writes are: a message in a line of a link.
+const lineBytes = 64
+
+// fill makes a request from a write, which is number seq.
+func (e *endpoint) fill(q *ibv.Request, w *rdma.Write, seq uint64) {
+	k := &e.kept[seq&uint64(len(e.kept)-1)]
+	k.id, k.signaled = w.ID, w.Signaled
+	r := q.WR
 	r.ID = packID(e.id, kindWrite, seq)
-	r.Opcode, r.Imm = ibv.OpWrite, 0
+	op, imm := uint32(ibv.OpWrite), uint32(0)
 	if w.HasImm {
-		r.Opcode, r.Imm = ibv.OpWriteImm, ibv.NetworkOrder(w.Imm)
+		op, imm = ibv.OpWriteImm, ibv.NetworkOrder(w.Imm)
 	}
-	r.Flags = 0
-	e.silent++
+	r.Opcode, r.Imm = op, imm
+	flags, silent := uint32(0), e.silent+1
 	if w.Signaled {
-		r.Flags = ibv.SendSignaled
-		e.silent = 0
+		flags, silent = ibv.SendSignaled, 0
 	}
-	n := len(w.Local)
-	if n == 0 { // no key is looked at (InfiniBand Architecture, C9-88)
-		r.NumSGE, r.RemoteAddr, r.RKey = 0, 0, 0
+	e.silent = silent
+	if len(w.Local) == 0 { // no key is looked at (InfiniBand Architecture, C9-88)
+		r.Flags, r.NumSGE, r.RemoteAddr, r.RKey = flags, 0, 0, 0
 		return
 	}
 	r.NumSGE, r.RemoteAddr, r.RKey = 1, w.Remote.Addr+w.Offset, uint32(w.Remote.Key)
-	sg := &e.send.SG[i]
-	sg.Len = uint32(n)
-	if w.Inline {
-		r.Flags |= ibv.SendInline
-		stride := e.dev.attr.MaxInline
-		b := e.send.Inline[i*stride : i*stride+n]
-		copy(b, w.Local)
-		sg.Addr, sg.LKey = uint64(ibv.Addr(b)), 0
+	sg := q.SG
+	sg.Len = uint32(len(w.Local))
+	if !w.Inline {
+		r.Flags, sg.Addr, sg.LKey = flags, uint64(ibv.Addr(w.Local)), w.Region.(*region).lkey
 		return
 	}
-	sg.Addr, sg.LKey = uint64(ibv.Addr(w.Local)), w.Region.(*region).lkey
+	r.Flags, sg.Addr, sg.LKey = flags|ibv.SendInline, q.Addr, 0
+	if len(w.Local) == lineBytes {
+		line := [lineBytes]byte(w.Local) // which the compiler copies without a call
+		*(*[lineBytes]byte)(q.Inline) = line
+		return
+	}
+	copy(q.Inline, w.Local)
 }
 
 // recount finds silent after a chain that was taken in part.
@@ -152,17 +163,23 @@ func (e *endpoint) check(w *rdma.Write, silent int) error {
 	return r.checkHolds(w.Local)
 }
 
+// fits reports whether checkLength has no objection.
+func fits(a *rdma.Attr, w *rdma.Write, silent int) bool {
+	n := len(w.Local)
+	return n <= a.MaxMessage && (!w.Inline || n <= a.MaxInline) && (w.Signaled || silent < int(uint(a.MaxPosted)/2))
+}
+
 // checkLength finds what a device takes no write of. silent is how many unsignaled ones in a row are before it.
 func checkLength(a *rdma.Attr, w *rdma.Write, silent int) error {
 	switch n := len(w.Local); {
+	case fits(a, w, silent):
+		return nil
 	case n > a.MaxMessage:
 		return fmt.Errorf("verbs: write of %d bytes: MaxMessage is %d", n, a.MaxMessage)
 	case w.Inline && n > a.MaxInline:
 		return fmt.Errorf("verbs: inline write of %d bytes: MaxInline is %d", n, a.MaxInline)
-	case !w.Signaled && silent >= a.MaxPosted/2:
-		return fmt.Errorf("verbs: %d unsignaled writes in a row: one in MaxPosted/2 = %d must be signaled", silent+1, a.MaxPosted/2)
 	}
-	return nil
+	return fmt.Errorf("verbs: %d unsignaled writes in a row: one in MaxPosted/2 = %d must be signaled", silent+1, a.MaxPosted/2)
 }
 
 // checkHolds reports an error if the region is closed, or the bytes of a write are not inside it.

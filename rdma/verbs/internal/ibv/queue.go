@@ -124,12 +124,19 @@ func (q *QP) Destroy() error {
 
 // Sender is a reusable chain of send requests.
 type Sender struct {
-	WR     []SendWR // filled in by the user, except Next, SG and NumSGE
-	SG     []SGE    // SG[i] is WR[i]'s, if NumSGE is 1
-	Inline []byte   // stride bytes a request, for SendInline
-	arena  *Arena
-	bad    []uintptr
-	post   ccall.List
+	Requests []Request
+	wr       []SendWR
+	arena    *Arena
+	bad      []uintptr
+	post     ccall.List
+}
+
+// Request is one request of a chain, with what it points to.
+type Request struct {
+	WR     *SendWR // filled in by the user, except Next and SG
+	SG     *SGE    // WR's, if NumSGE is 1
+	Inline []byte  // room for bytes, for SendInline
+	Addr   uint64  // Inline's
 }
 
 // NewSender makes a chain of n requests to q, with room for stride bytes of inline data each.
@@ -138,27 +145,28 @@ func (q *QP) NewSender(n, stride int) (*Sender, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sender{
-		WR: Carve[SendWR](a, n), SG: Carve[SGE](a, n), arena: a,
-		bad: Carve[uintptr](a, 1),
-	}
+	s := &Sender{wr: Carve[SendWR](a, n), arena: a, bad: Carve[uintptr](a, 1)}
+	sg := Carve[SGE](a, n)
+	var room []byte
 	if stride > 0 {
-		s.Inline = Carve[byte](a, n*stride)
+		room = Carve[byte](a, n*stride)
 	}
-	for i := range s.WR {
-		s.WR[i].SG = Addr(s.SG[i:])
+	for i := range s.wr {
+		s.wr[i].SG = Addr(sg[i:])
 		if i+1 < n {
-			s.WR[i].Next = Addr(s.WR[i+1:])
+			s.wr[i].Next = Addr(s.wr[i+1:])
 		}
+		b := room[i*stride:][:stride]
+		s.Requests = append(s.Requests, Request{&s.wr[i], &sg[i], b, uint64(Addr(b))})
 	}
-	s.post = ccall.List{Fn: q.c.postSend, Args: [3]uintptr{q.h, Addr(s.WR), Addr(s.bad)}}
+	s.post = ccall.List{Fn: q.c.postSend, Args: [3]uintptr{q.h, Addr(s.wr), Addr(s.bad)}}
 	return s, nil
 }
 
 // Post hands over the first n requests in one call, and returns how many were taken. ENOMEM means
 // that the queue is full.
 func (s *Sender) Post(n int) (int, error) {
-	last := &s.WR[n-1]
+	last := s.Requests[n-1].WR
 	next := last.Next
 	last.Next = 0
 	r := s.post.Call()
@@ -166,7 +174,7 @@ func (s *Sender) Post(n int) (int, error) {
 	if r == 0 {
 		return n, nil
 	}
-	taken := int(s.bad[0]-Addr(s.WR)) / Bytes[SendWR](1)
+	taken := int(s.bad[0]-Addr(s.wr)) / Bytes[SendWR](1)
 	if taken < 0 || taken > n {
 		taken = 0
 	}
