@@ -23,7 +23,7 @@ func reduceScatters() []schedule.Info {
 		{
 			Name: "direct.ReduceScatterHalving", Collective: schedule.ReduceScatter, Make: ReduceScatterHalving,
 			InPlace: true, Uneven: true, Supports: anySize,
-			Formula: "p = 2^m: mα + (p−1)/p·Sβ + (p−1)/p·Sγ; otherwise (⌊log₂ p⌋+2)α + Sβ + <2Sγ",
+			Formula: "p = 2^m: mα + (p−1)/p·Sβ + (p−1)/p·Sγ; other p: (⌊log₂ p⌋+2)α + Sβ + <7/3·Sγ",
 			Cost: perRank(func(p int) schedule.Cost {
 				gs := powerGroups(p, 2)
 				m := floorLog2(p)
@@ -73,7 +73,7 @@ func allGathers() []schedule.Info {
 		{
 			Name: "direct.AllGatherDoubling", Collective: schedule.AllGather, Make: AllGatherDoubling,
 			InPlace: true, Uneven: true, Supports: anySize,
-			Formula: "p = 2^m: mα + (p−1)/p·Sβ; otherwise (⌊log₂ p⌋+2)α + <2Sβ",
+			Formula: "p = 2^m: mα + (p−1)/p·Sβ; other p: (⌊log₂ p⌋+2)α + <7/3·Sβ",
 			Cost: perRank(func(p int) schedule.Cost {
 				gs := powerGroups(p, 2)
 				m := floorLog2(p)
@@ -103,7 +103,7 @@ func allToAlls() []schedule.Info {
 		{
 			Name: "direct.AllToAllPairwise", Collective: schedule.AllToAll, Make: AllToAllPairwise,
 			Uneven: true, Supports: anySize,
-			Formula: "⌈(p−1)/4⌉α + (p−1)/p·Sβ",
+			Formula: "⌈(p−1)/2⌉α + (p−1)/p·Sβ",
 			Cost: perRank(func(p int) schedule.Cost {
 				return cost((p-1+exchanges-1)/exchanges, p-1, 0, p)
 			}),
@@ -111,7 +111,7 @@ func allToAlls() []schedule.Info {
 		{
 			Name: "direct.AllToAllBruck", Collective: schedule.AllToAll, Make: AllToAllBruck,
 			InPlace: true, Supports: anySize,
-			Formula: "radix k: ⌈log_k p⌉α + (1−1/k)⌈log_k p⌉·Sβ",
+			Formula: "radix k: ⌈log_k p⌉α + ≤(1−1/k)⌈log_k p⌉·Sβ",
 			Cost: func(p int, shape schedule.Shape) schedule.Cost {
 				k, sent := radix(shape), 0
 				for d := 1; d < p; d++ {
@@ -140,13 +140,13 @@ func scans() []schedule.Info {
 		{
 			Name: "direct.ScanLinear", Collective: schedule.Scan, Make: ScanLinear,
 			Ordered: true, Canonical: true, InPlace: true, Supports: anySize,
-			Formula: "k pieces: (p−1)α + (p−2+k)/k·(Sβ + Sγ)",
+			Formula: "streamed: (p−1)α + Sβ + Sγ",
 			Cost:    chain(func(int) int { return 1 }),
 		},
 		{
 			Name: "direct.ScanDoubling", Collective: schedule.Scan, Make: ScanDoubling,
 			Ordered: true, InPlace: true, Supports: anySize,
-			Formula: "⌈log₂ p⌉(α + Sβ + Sγ)",
+			Formula: "⌈log₂ p⌉α + ⌈log₂ p⌉·Sβ + ⌈log₂ p⌉·Sγ",
 			Cost: perRank(func(p int) schedule.Cost {
 				return cost(ceilLog2(p), ceilLog2(p), ceilLog2(p), 1)
 			}),
@@ -154,13 +154,13 @@ func scans() []schedule.Info {
 		{
 			Name: "direct.ExscanLinear", Collective: schedule.Exscan, Make: ExscanLinear,
 			Ordered: true, Canonical: true, InPlace: true, Supports: anySize,
-			Formula: "k pieces: (p−1)α + (p−2+k)/k·(Sβ + Sγ)",
+			Formula: "streamed: (p−1)α + Sβ + ≤Sγ",
 			Cost:    chain(func(p int) int { return min(1, p-2) }),
 		},
 		{
 			Name: "direct.ExscanDoubling", Collective: schedule.Exscan, Make: ExscanDoubling,
 			Ordered: true, InPlace: true, Supports: anySize,
-			Formula: "⌈log₂ p⌉(α + Sβ + <2Sγ)",
+			Formula: "⌈log₂ p⌉α + ⌈log₂ p⌉·Sβ + <2⌈log₂ p⌉·Sγ",
 			Cost: perRank(func(p int) schedule.Cost {
 				most := 0
 				for r := 1; r < p; r++ {

@@ -19,13 +19,13 @@ func allReduces() []schedule.Info {
 		{
 			Name: "direct.AllReduceRecursiveDoubling", Collective: schedule.AllReduce, Make: AllReduceRecursiveDoubling,
 			Ordered: true, InPlace: true, Supports: anySize,
-			Formula: "radix k, p = k^m: m(α + (k−1)Sβ + (k−1)Sγ); otherwise folding, about 2α + Sβ + Sγ more",
+			Formula: "radix k, p = k^m: mα + m(k−1)·Sβ + m(k−1)·Sγ; radix 2, other p: (⌊log₂ p⌋+2)α + (⌊log₂ p⌋+1)·Sβ + (⌊log₂ p⌋+1)·Sγ",
 			Cost:    doublingCost,
 		},
 		{
 			Name: "direct.AllReduceHalvingDoubling", Collective: schedule.AllReduce, Make: AllReduceHalvingDoubling,
 			Ordered: true, InPlace: true, Supports: anySize,
-			Formula: "p = 2^m: 2mα + 2(p−1)/p·Sβ + (p−1)/p·Sγ; otherwise 2α + Sβ + Sγ more",
+			Formula: "p = 2^m: 2mα + 2(p−1)/p·Sβ + (p−1)/p·Sγ; other p, q = 2^⌊log₂ p⌋: (2⌊log₂ p⌋+2)α + (3−2/q)·Sβ + (2−1/q)·Sγ",
 			Cost: perRank(func(p int) schedule.Cost {
 				m, n := floorLog2(p), powerGroups(p, 2).count
 				if n < p {
@@ -66,7 +66,7 @@ func rooted() []schedule.Info {
 		{
 			Name: "direct.ReduceScatterGather", Collective: schedule.Reduce, Make: ReduceScatterGather,
 			Ordered: true, InPlace: true, Supports: anySize,
-			Formula: "p = 2^m: 2mα + 2(p−1)/p·Sβ + (p−1)/p·Sγ; otherwise α + Sβ + Sγ more",
+			Formula: "p = 2^m: 2mα + (3/2−1/p)·Sβ + (p−1)/p·Sγ; other p, q = 2^⌊log₂ p⌋: (2⌊log₂ p⌋+1)α + (3/2−1/q)·Sβ + (2−1/q)·Sγ",
 			Cost:    perRank(reduceGatherCost),
 		},
 		{

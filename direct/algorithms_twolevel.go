@@ -13,7 +13,7 @@ func twoLevels() []schedule.Info {
 			Name: "direct.AllReduceTwoLevel", Collective: schedule.AllReduce,
 			Make:    AllReduceTwoLevel(ReduceScatterDirect, AllReduceCirculant, AllGatherDirect),
 			InPlace: true, Supports: equalHosts,
-			Formula: "h hosts: 2α inside + 2⌈log₂ h⌉α across; 2(p−1)/p·Sβ, of that 2(h−1)/p·S across; (p−1)/p·Sγ",
+			Formula: "h hosts of l ranks: (2+2⌈log₂ h⌉)α + 2(p−1)/p·Sβ + (p−1)/p·Sγ, across hosts 2⌈log₂ h⌉α and 2(h−1)/p·Sβ of it",
 			Cost: func(p int, shape schedule.Shape) schedule.Cost {
 				h, inside := levels(p, shape)
 				return cost(2*inside+2*ceilLog2(h), 2*(p-1), p-1, p)
@@ -25,7 +25,7 @@ func twoLevels() []schedule.Info {
 			Name: "direct.AllReduceTwoLevelRing", Collective: schedule.AllReduce,
 			Make:    AllReduceTwoLevel(ReduceScatterDirect, ring.AllReduce, AllGatherDirect),
 			InPlace: true, Supports: equalHosts,
-			Formula: "h hosts: 2α inside + 2(h−1)α across; 2(p−1)/p·Sβ, of that 2(h−1)/p·S across; (p−1)/p·Sγ",
+			Formula: "h hosts of l ranks: (2+2(h−1))α + 2(p−1)/p·Sβ + (p−1)/p·Sγ, across hosts 2(h−1)α and 2(h−1)/p·Sβ of it",
 			Cost: func(p int, shape schedule.Shape) schedule.Cost {
 				h, inside := levels(p, shape)
 				return cost(2*inside+2*(h-1), 2*(p-1), p-1, p)
@@ -35,7 +35,7 @@ func twoLevels() []schedule.Info {
 			Name: "direct.AllReduceLeaders", Collective: schedule.AllReduce,
 			Make:    AllReduceLeaders(ReduceDirect, AllReduceRecursiveDoubling, BroadcastDirect),
 			InPlace: true, Supports: anySize,
-			Formula: "h hosts of at most l ranks: 2α inside + about ⌈log₂ h⌉α across; (l−1+⌈log₂ h⌉)·(Sβ + Sγ)",
+			Formula: "h hosts of l ranks, h = 2^m: (2+m)α + (l−1+m)·Sβ + (l−1+m)·Sγ; h hosts of l ranks, other h: (4+⌊log₂ h⌋)α + (l+⌊log₂ h⌋)·Sβ + (l+⌊log₂ h⌋)·Sγ",
 			Cost: func(p int, shape schedule.Shape) schedule.Cost {
 				h, inside := levels(p, shape)
 				k := min(radix(shape), h)
@@ -57,7 +57,7 @@ func twoLevels() []schedule.Info {
 			Name: "direct.BroadcastTwoLevel", Collective: schedule.Broadcast,
 			Make:    BroadcastTwoLevel(BroadcastScatterAllGather, BroadcastDirect),
 			InPlace: true, Supports: anySize,
-			Formula: "h hosts of at most l ranks: α inside + 2⌈log₂ h⌉α across; (l−1+2(h−1)/h)·Sβ",
+			Formula: "h hosts of l ranks: (1+2⌈log₂ h⌉)α + ≤(l−1+2(h−1)/h)·Sβ",
 			Cost: func(p int, shape schedule.Shape) schedule.Cost {
 				h, inside := levels(p, shape)
 				return busiest(p, shape, 2*ceilLog2(h)+inside, func(host, root, members int) (sent, reduced int) {
@@ -69,7 +69,7 @@ func twoLevels() []schedule.Info {
 			Name: "direct.ReduceTwoLevel", Collective: schedule.Reduce,
 			Make:    ReduceTwoLevel(ReduceDirect, ReduceScatterGather),
 			InPlace: true, Supports: anySize,
-			Formula: "h hosts of at most l ranks: α inside + 2⌈log₂ h⌉α across; 3/2·Sβ, (l−1+(h−1)/h)·Sγ",
+			Formula: "h hosts of l ranks, h = 2^m: (1+2m)α + (3/2−1/h)·Sβ + (l−1+(h−1)/h)·Sγ; h hosts of l ranks, other h, q = 2^⌊log₂ h⌋: (2+2⌊log₂ h⌋)α + (3/2−1/q)·Sβ + (l+1−1/q)·Sγ",
 			Cost: func(p int, shape schedule.Shape) schedule.Cost {
 				h, inside := levels(p, shape)
 				across := reduceGatherCost(h)
@@ -94,7 +94,7 @@ func twoLevels() []schedule.Info {
 			Name: "direct.AllGatherTwoLevel", Collective: schedule.AllGather,
 			Make:    AllGatherTwoLevel(AllGatherBruck, AllGatherDirect),
 			InPlace: true, Uneven: true, Supports: equalHosts,
-			Formula: "h hosts: α inside + ⌈log₂ h⌉α across; (p−1)/p·Sβ, of that (h−1)/p·S across",
+			Formula: "radix k, h hosts of l ranks: (1+⌈log_k h⌉)α + (p−1)/p·Sβ, across hosts ⌈log_k h⌉α and (h−1)/p·Sβ of it",
 			Cost: func(p int, shape schedule.Shape) schedule.Cost {
 				h, inside := levels(p, shape)
 				return cost(ceilLog(h, radix(shape))+inside, p-1, 0, p)
@@ -104,7 +104,7 @@ func twoLevels() []schedule.Info {
 			Name: "direct.ReduceScatterTwoLevel", Collective: schedule.ReduceScatter,
 			Make:    ReduceScatterTwoLevel(ReduceScatterDirect, ReduceScatterCirculant),
 			InPlace: true, Uneven: true, Supports: equalHosts,
-			Formula: "h hosts: α inside + ⌈log₂ h⌉α across; (p−1)/p·Sβ, of that (h−1)/p·S across; (p−1)/p·Sγ",
+			Formula: "h hosts of l ranks: (1+⌈log₂ h⌉)α + (p−1)/p·Sβ + (p−1)/p·Sγ, across hosts ⌈log₂ h⌉α and (h−1)/p·Sβ of it",
 			Cost: func(p int, shape schedule.Shape) schedule.Cost {
 				h, inside := levels(p, shape)
 				return cost(ceilLog2(h)+inside, p-1, p-1, p)

@@ -4,7 +4,7 @@ import "github.com/gccl/gccl/schedule"
 
 // AllGatherDirect sends every rank's data straight to every other rank.
 //
-//	cost: (p−1)α + (p−1)/p·Sβ   (α on a fabric on which sends overlap)
+//	cost: α + (p−1)/p·Sβ
 //
 //	r0 ──x0──▶ r1, r2
 //	r1 ──x1──▶ r2, r0

@@ -5,7 +5,8 @@ import "github.com/gccl/gccl/schedule"
 // AllGatherBruck gathers in ⌈log_k p⌉ rounds for any p and any radix k: a rank that holds the
 // blocks r … r+w−1 fetches the next w from each of the ranks r+w, r+2w, …, r+(k−1)w.
 //
-//	cost: ⌈log₂ p⌉·α + (p−1)/p·Sβ   (radix k: k−1 messages in each of ⌈log_k p⌉ rounds)
+//	cost: radix k: ⌈log_k p⌉α + (p−1)/p·Sβ
+//	      (k−1 messages in each of the rounds)
 //
 //	        r0      r1      r2      r3      r4
 //	start   0       1       2       3       4

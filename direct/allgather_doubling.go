@@ -6,7 +6,8 @@ import "github.com/gccl/gccl/schedule"
 // that are no power of two are folded: a rank hands its block to its neighbour and gets the others
 // from it.
 //
-//	cost, p = 2^m: m·α + (p−1)/p·Sβ; otherwise 2 more messages, and Sβ for what the neighbour gets
+//	cost: p = 2^m: mα + (p−1)/p·Sβ;
+//	      other p: (⌊log₂ p⌋+2)α + <7/3·Sβ
 //
 //	        r0     r1     r2     r3
 //	1       01     01     23     23

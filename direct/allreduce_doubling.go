@@ -7,7 +7,8 @@ import "github.com/gccl/gccl/schedule"
 // that are no power of k are folded: neighbours hand their vector to a leader and get the result
 // from it.
 //
-//	cost, p = k^m: m·(α + (k−1)·Sβ + (k−1)·Sγ); otherwise 2 more α for folding in and out
+//	cost: radix k, p = k^m: mα + m(k−1)·Sβ + m(k−1)·Sγ;
+//	      radix 2, other p: (⌊log₂ p⌋+2)α + (⌊log₂ p⌋+1)·Sβ + (⌊log₂ p⌋+1)·Sγ
 //
 //	      r0    r1    r2    r3
 //	1     a⊕b   a⊕b   c⊕d   c⊕d

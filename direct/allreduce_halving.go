@@ -7,7 +7,8 @@ import "github.com/gccl/gccl/schedule"
 // are no power of two are folded: neighbours hand their vector to a leader and get the result
 // from it.
 //
-//	cost, p = 2^m: 2m·α + 2(p−1)/p·Sβ + (p−1)/p·Sγ; otherwise 2 more messages of S each and Sγ
+//	cost: p = 2^m: 2mα + 2(p−1)/p·Sβ + (p−1)/p·Sγ;
+//	      other p, q = 2^⌊log₂ p⌋: (2⌊log₂ p⌋+2)α + (3−2/q)·Sβ + (2−1/q)·Sγ
 //
 //	chunks   0 1 2 3
 //	r0       k k s s  then  k s . .     k: kept and reduced, s: sent to the partner
@@ -54,7 +55,8 @@ func AllReduceHalvingDoubling(rank, size int, shape schedule.Shape) (schedule.Sc
 // ReduceScatterGather reduces to the root by the reduce-scatter of [AllReduceHalvingDoubling] and
 // a binomial gather: the algorithm for long vectors.
 //
-//	cost, p = 2^m: 2m·α + 2(p−1)/p·Sβ + (p−1)/p·Sγ; otherwise one more message of S and Sγ
+//	cost: p = 2^m: 2mα + (3/2−1/p)·Sβ + (p−1)/p·Sγ;
+//	      other p, q = 2^⌊log₂ p⌋: (2⌊log₂ p⌋+1)α + (3/2−1/q)·Sβ + (2−1/q)·Sγ
 //
 // The order of ranks is kept. Rabenseifner 2004; Thakur, Rabenseifner & Gropp 2005.
 func ReduceScatterGather(rank, size int, shape schedule.Shape) (schedule.Schedule, error) {

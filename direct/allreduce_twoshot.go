@@ -6,7 +6,7 @@ import "github.com/gccl/gccl/schedule"
 // everybody goes to rank p, which folds it in rank order and sends the result to everybody. Two
 // message delays at the least possible traffic: the algorithm for ranks of one host.
 //
-//	cost: 2(p−1)α + 2(p−1)/p·Sβ + (p−1)/p·Sγ   (2α on a fabric on which sends overlap)
+//	cost: 2α + 2(p−1)/p·Sβ + (p−1)/p·Sγ
 //
 //	        chunk 0        chunk 1        chunk 2
 //	r0      ◀─ r1, r2      ─▶ r1          ─▶ r2         then each owner

@@ -13,7 +13,7 @@ const exchanges = 2
 // upward lane the last rank only receives, then the one before it can send, and so on. Blocks of any
 // length pass through any number of slots.
 //
-//	cost: (p−1)α + (p−1)/p·Sβ
+//	cost: ⌈(p−1)/2⌉α + (p−1)/p·Sβ
 //
 //	distance 1:  r0 ─▶ r1 ─▶ r2 ─▶ r3 ─▶ r0
 //	distance 2:  r0 ─▶ r2 ─▶ r0,  r1 ─▶ r3 ─▶ r1

@@ -6,7 +6,8 @@ import "github.com/gccl/gccl/schedule"
 // distance d travels by the digits of d, in company with all blocks that have the digit of that
 // round in common. Fewer messages, more bytes: for small blocks. Blocks must be equally long.
 //
-//	cost: ⌈log₂ p⌉·(α + S/2·β)   (radix k: k−1 messages of S/k bytes in each of ⌈log_k p⌉ rounds)
+//	cost: radix k: ⌈log_k p⌉α + ≤(1−1/k)⌈log_k p⌉·Sβ
+//	      (k−1 messages in each of the rounds)
 //
 //	p = 8:  distance 5 = 101b travels 1 in round 0, nothing in round 1, 4 in round 2
 //

@@ -5,7 +5,7 @@ import "github.com/gccl/gccl/schedule"
 // BroadcastScatterAllGather scatters the root's vector along a binomial tree and gathers it
 // everywhere by Bruck's algorithm, skipping what a rank already has: for long vectors.
 //
-//	cost: 2⌈log₂ p⌉·α + 2(p−1)/p·Sβ
+//	cost: 2⌈log₂ p⌉α + 2(p−1)/p·Sβ
 //
 //	ranks counted from the root; p = 4
 //	scatter     0: 0123    2: 23      1: 1     3: 3

@@ -6,7 +6,7 @@ import "github.com/gccl/gccl/schedule"
 // than needed. In its round with s blocks left a rank keeps the ⌈s/2⌉ blocks that begin with its
 // own, counted modulo p, and sends the others to the rank at distance ⌈s/2⌉ above, which keeps them.
 //
-//	cost: ⌈log₂ p⌉·α + (p−1)/p·Sβ + (p−1)/p·Sγ
+//	cost: ⌈log₂ p⌉α + (p−1)/p·Sβ + (p−1)/p·Sγ
 //
 //	p = 5   r0: 0 1 2 | 3 4 ─▶ r3     then  0 1 | 2 ─▶ r2     then  0 | 1 ─▶ r1
 //	        r1: 1 2 3 | 4 0 ─▶ r4           1 2 | 3 ─▶ r3           1 | 2 ─▶ r2   …
@@ -68,7 +68,7 @@ func ReduceScatterCirculant(rank, size int, shape schedule.Shape) (schedule.Sche
 // AllReduceCirculant is [ReduceScatterCirculant] and, the same way back, an all-gather: every rank
 // ends with the same bits, after 2⌈log₂ p⌉ rounds at the least possible traffic for any p.
 //
-//	cost: 2⌈log₂ p⌉·α + 2(p−1)/p·Sβ + (p−1)/p·Sγ
+//	cost: 2⌈log₂ p⌉α + 2(p−1)/p·Sβ + (p−1)/p·Sγ
 func AllReduceCirculant(rank, size int, shape schedule.Shape) (schedule.Schedule, error) {
 	if err := check(rank, size, shape); err != nil {
 		return schedule.Schedule{}, err

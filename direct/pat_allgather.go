@@ -5,8 +5,8 @@ import "github.com/gccl/gccl/schedule"
 // AllGatherPAT sends every block down its own binomial tree, far distances first, with messages of
 // at most Shape.Aggregate blocks; see the file pat.go. Blocks must be equally long.
 //
-//	cost, aggregate a, m = p/a: (⌈log₂ a⌉+m−1)·α + (p−1)/p·Sβ
-//	scratch: a·(1+⌈log₂ m⌉) blocks; none for aggregate 1
+//	cost: aggregate a: (⌈log₂ a⌉+p/a−1)α + (p−1)/p·Sβ
+//	scratch: a·(1+⌈log₂ p/a⌉) blocks; none for aggregate 1
 //
 // It sends far what is small and near what is large, other than Bruck's algorithm.
 func AllGatherPAT(rank, size int, shape schedule.Shape) (schedule.Schedule, error) {

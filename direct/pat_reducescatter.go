@@ -5,8 +5,8 @@ import "github.com/gccl/gccl/schedule"
 // ReduceScatterPAT reduces every block along its own binomial tree, leaves first, with messages of
 // at most Shape.Aggregate blocks; see the file pat.go. Blocks must be equally long.
 //
-//	cost, aggregate a, m = p/a: (m−1+⌈log₂ a⌉)·α + (p−1)/p·Sβ + (p−1)/p·Sγ
-//	scratch: a·(1+⌈log₂ m⌉) blocks
+//	cost: aggregate a: (p/a−1+⌈log₂ a⌉)α + (p−1)/p·Sβ + (p−1)/p·Sγ
+//	scratch: a·(1+⌈log₂ p/a⌉) blocks
 //
 // Partial results cover ranks counted cyclically, so the operation must commute.
 func ReduceScatterPAT(rank, size int, shape schedule.Shape) (schedule.Schedule, error) {

@@ -5,7 +5,7 @@ import "github.com/gccl/gccl/schedule"
 // ReduceScatterDirect sends block p of every rank straight to rank p, which folds the
 // contributions in rank order.
 //
-//	cost: (p−1)α + (p−1)/p·Sβ + (p−1)/p·Sγ   (α on a fabric on which sends overlap)
+//	cost: α + (p−1)/p·Sβ + (p−1)/p·Sγ
 //
 //	r0 ──block 1──▶ r1     r0: Out = (x0[0] ⊕ x1[0]) ⊕ x2[0]
 //	r0 ──block 2──▶ r2     and so on for every rank

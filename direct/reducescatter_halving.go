@@ -6,7 +6,8 @@ import "github.com/gccl/gccl/schedule"
 // r. Sizes that are no power of two are folded: a rank hands its vector to its neighbour and gets
 // its block from it.
 //
-//	cost, p = 2^m: m·α + (p−1)/p·Sβ + (p−1)/p·Sγ; otherwise 2 more messages, S(1+1/p)β and Sγ
+//	cost: p = 2^m: mα + (p−1)/p·Sβ + (p−1)/p·Sγ;
+//	      other p: (⌊log₂ p⌋+2)α + Sβ + <7/3·Sγ
 //
 //	blocks  0 1 2 3
 //	r0      k k s s  then  k s . .     k: kept and reduced, s: sent to the partner

@@ -4,7 +4,7 @@ import "github.com/gccl/gccl/schedule"
 
 // BroadcastDirect sends the root's data straight to every other rank.
 //
-//	cost: (p−1)α + (p−1)·Sβ
+//	cost: α + (p−1)·Sβ
 //
 //	root ──x──▶ r0, r1, r2, …
 func BroadcastDirect(rank, size int, shape schedule.Shape) (schedule.Schedule, error) {
@@ -30,7 +30,7 @@ func BroadcastDirect(rank, size int, shape schedule.Shape) (schedule.Schedule, e
 
 // ReduceDirect sends every rank's data straight to the root, which folds it in rank order.
 //
-//	cost: (p−1)α + (p−1)·Sβ + (p−1)·Sγ   (the bytes are the root's to receive; a rank sends S)
+//	cost: α + (p−1)·Sβ + (p−1)·Sγ, at the root
 //
 //	r0, r1, r2, … ──x──▶ root: Out = ((x0 ⊕ x1) ⊕ x2) ⊕ …
 func ReduceDirect(rank, size int, shape schedule.Shape) (schedule.Schedule, error) {
@@ -52,7 +52,7 @@ func ReduceDirect(rank, size int, shape schedule.Shape) (schedule.Schedule, erro
 
 // GatherDirect sends every rank's data straight to the root.
 //
-//	cost: (p−1)α + (p−1)/p·Sβ   (the bytes are the root's to receive; a rank sends S/p)
+//	cost: α + (p−1)/p·Sβ, at the root
 //
 //	r0, r1, r2, … ──x──▶ root: Out = x0 x1 x2 …
 func GatherDirect(rank, size int, shape schedule.Shape) (schedule.Schedule, error) {
@@ -80,7 +80,7 @@ func GatherDirect(rank, size int, shape schedule.Shape) (schedule.Schedule, erro
 
 // ScatterDirect sends every rank's block straight from the root.
 //
-//	cost: (p−1)α + (p−1)/p·Sβ
+//	cost: α + (p−1)/p·Sβ
 //
 //	root ──block 0──▶ r0, ──block 1──▶ r1, …
 func ScatterDirect(rank, size int, shape schedule.Shape) (schedule.Schedule, error) {

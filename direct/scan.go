@@ -4,7 +4,8 @@ import "github.com/gccl/gccl/schedule"
 
 // ScanLinear passes the prefix along the chain of ranks; with Shape.Pieces the chain is a pipeline.
 //
-//	cost, k pieces: (p−2+k)α + (p−2+k)/k·Sβ + (p−2+k)/k·Sγ
+//	cost: streamed: (p−1)α + Sβ + Sγ
+//	      in k pieces, each a message: (p−2+k)·(α + S/k·(β + γ))
 //
 //	r0: x0 ──▶ r1: x0⊕x1 ──▶ r2: (x0⊕x1)⊕x2 ──▶ …
 func ScanLinear(rank, size int, shape schedule.Shape) (schedule.Schedule, error) {
@@ -35,7 +36,8 @@ func ScanLinear(rank, size int, shape schedule.Shape) (schedule.Schedule, error)
 // combined with its own contribution. What arrives goes through scratch memory, because in place
 // writing it to Out would destroy the contribution.
 //
-//	cost, k pieces: (p−2+k)α + (p−2+k)/k·Sβ + (p−2+k)/k·Sγ
+//	cost: streamed: (p−1)α + Sβ + ≤Sγ
+//	      in k pieces, each a message: (p−2+k)·(α + S/k·(β + γ))
 func ExscanLinear(rank, size int, shape schedule.Shape) (schedule.Schedule, error) {
 	if err := check(rank, size, shape); err != nil {
 		return schedule.Schedule{}, err
@@ -69,7 +71,7 @@ func ExscanLinear(rank, size int, shape schedule.Shape) (schedule.Schedule, erro
 // ScanDoubling computes all prefixes in ⌈log₂ p⌉ rounds: in round j a rank passes what it has to
 // the rank 2^j above it and puts what comes from 2^j below in front.
 //
-//	cost: ⌈log₂ p⌉·(α + Sβ + Sγ)
+//	cost: ⌈log₂ p⌉α + ⌈log₂ p⌉·Sβ + ⌈log₂ p⌉·Sγ
 //
 //	        r0    r1    r2    r3          (Hillis & Steele 1986; ab is a⊕b)
 //	start   a     b     c     d
@@ -101,7 +103,7 @@ func ScanDoubling(rank, size int, shape schedule.Shape) (schedule.Schedule, erro
 // ExscanDoubling is [ScanDoubling] with a second value: the prefix without the rank's own
 // contribution, built from the same messages.
 //
-//	cost: ⌈log₂ p⌉·(α + Sβ + 2Sγ)
+//	cost: ⌈log₂ p⌉α + ⌈log₂ p⌉·Sβ + <2⌈log₂ p⌉·Sγ
 func ExscanDoubling(rank, size int, shape schedule.Shape) (schedule.Schedule, error) {
 	if err := check(rank, size, shape); err != nil {
 		return schedule.Schedule{}, err

@@ -32,7 +32,7 @@ func Algorithms() []schedule.Info {
 		{
 			Name: "ring.Broadcast", Collective: schedule.Broadcast, Make: Broadcast,
 			InPlace: true, Supports: supports,
-			Formula: "(p−2+k)α + (p−2+k)/k·Sβ for k pieces",
+			Formula: "streamed: (p−1)α + Sβ",
 			Cost: cost(func(p float64) schedule.Cost {
 				return schedule.Cost{Steps: int(p - 1), Sent: 1}
 			}),
@@ -40,7 +40,7 @@ func Algorithms() []schedule.Info {
 		{
 			Name: "ring.Reduce", Collective: schedule.Reduce, Make: Reduce,
 			InPlace: true, Supports: supports,
-			Formula: "(p−2+k)α + (p−2+k)/k·(Sβ + Sγ) for k pieces",
+			Formula: "streamed: (p−1)α + Sβ + Sγ",
 			Cost: cost(func(p float64) schedule.Cost {
 				return schedule.Cost{Steps: int(p - 1), Sent: 1, Reduced: 1}
 			}),

@@ -17,7 +17,9 @@ type Info struct {
 	// Uneven says that blocks may differ in length from rank to rank (AllGatherV, AllToAllV …) and
 	// that a rank needs to know the lengths only of blocks that it holds in In or Out.
 	Uneven bool
-	// Formula is the cost in the α-β-γ model, for people: "2(p−1)α + 2(p−1)/p·Sβ + (p−1)/p·Sγ".
+	// Formula is Cost in the α-β-γ model, for people: "2(p−1)α + 2(p−1)/p·Sβ + (p−1)/p·Sγ". Before a colon
+	// stands what it is for: a size, a radix, hosts, or data that is sent on while it arrives (streamed). "At the
+	// root" says that Sβ is what the root receives, since it is more than any rank sends.
 	Formula string
 	// Supports reports why the algorithm cannot serve a size and shape; nil where it can. Make
 	// fails exactly then (and for a rank out of range).

@@ -8,7 +8,7 @@ func Algorithms() []schedule.Info {
 		{
 			Name: "tree.AllReduce", Collective: schedule.AllReduce, Make: AllReduce,
 			Ordered: true, InPlace: true, Supports: anySize,
-			Formula: "radix 2, streamed: 2⌊log₂ p⌋α + (⌈log₂ p⌉+1)·Sβ + ⌈log₂ p⌉·Sγ",
+			Formula: "radix 2, streamed: 2⌊log₂ p⌋α + ⌈log₂ p⌉·Sβ + ⌈log₂ p⌉·Sγ",
 			Cost: func(p int, shape schedule.Shape) schedule.Cost {
 				k, most := radix(shape), 0
 				for v := range p {
@@ -21,7 +21,7 @@ func Algorithms() []schedule.Info {
 		{
 			Name: "tree.AllReduceDouble", Collective: schedule.AllReduce, Make: AllReduceDouble,
 			InPlace: true, Supports: anySize,
-			Formula: "streamed: 2⌈log₂ p⌉α + 2Sβ + Sγ",
+			Formula: "streamed: ≤2⌈log₂ p⌉α + ≤2Sβ + ≤Sγ",
 			Cost: func(p int, _ schedule.Shape) schedule.Cost {
 				depth, degree, sent := doubleShape(p)
 				return costOf(2*depth, sent, degree, 2)
@@ -38,7 +38,7 @@ func Algorithms() []schedule.Info {
 		{
 			Name: "tree.BroadcastDouble", Collective: schedule.Broadcast, Make: BroadcastDouble,
 			InPlace: true, Supports: anySize,
-			Formula: "streamed: ⌈log₂ p⌉α + Sβ",
+			Formula: "streamed: ≤⌈log₂ p⌉α + ≤Sβ",
 			Cost: func(p int, _ schedule.Shape) schedule.Cost {
 				depth, degree, _ := doubleShape(p)
 				return costOf(depth, degree, 0, 2)
@@ -55,7 +55,7 @@ func Algorithms() []schedule.Info {
 		{
 			Name: "tree.ReduceDouble", Collective: schedule.Reduce, Make: ReduceDouble,
 			InPlace: true, Supports: anySize,
-			Formula: "streamed: ⌈log₂ p⌉α + Sβ + Sγ",
+			Formula: "streamed: ≤⌈log₂ p⌉α + Sβ + ≤Sγ",
 			Cost: func(p int, _ schedule.Shape) schedule.Cost {
 				depth, degree, _ := doubleShape(p)
 				return costOf(depth, 2*min(1, p-1), degree, 2)

@@ -6,7 +6,7 @@ import "github.com/gccl/gccl/schedule"
 // file binary.go describes, every tree and phase on a lane of its own so that all overlap. The root
 // waits for a whole piece before it sends that down: use several pieces or windows.
 //
-//	cost, many pieces or segments: about 2⌈log₂ p⌉·α + 2Sβ + Sγ, for any p
+//	cost: streamed: ≤2⌈log₂ p⌉α + ≤2Sβ + ≤Sγ
 //
 //	lane 0, 1   up the first and the second tree, to rank 0
 //	lane 2, 3   down again, as soon as rank 0 has a piece complete
@@ -31,7 +31,7 @@ func AllReduceDouble(rank, size int, shape schedule.Shape) (schedule.Schedule, e
 // BroadcastDouble sends each half of the root's data down one of two trees, which the file
 // binary.go describes, on two lanes.
 //
-//	cost, many pieces or segments: about ⌈log₂ p⌉·α + Sβ, for any p and root
+//	cost: streamed: ≤⌈log₂ p⌉α + ≤Sβ
 func BroadcastDouble(rank, size int, shape schedule.Shape) (schedule.Schedule, error) {
 	if err := check(rank, size, shape); err != nil {
 		return schedule.Schedule{}, err
@@ -55,7 +55,7 @@ func BroadcastDouble(rank, size int, shape schedule.Shape) (schedule.Schedule, e
 // ReduceDouble reduces each half of the data to the root along one of two trees, which the file
 // binary.go describes, on two lanes.
 //
-//	cost, many pieces or segments: about ⌈log₂ p⌉·α + Sβ + Sγ, for any p and root
+//	cost: streamed: ≤⌈log₂ p⌉α + Sβ + ≤Sγ
 func ReduceDouble(rank, size int, shape schedule.Shape) (schedule.Schedule, error) {
 	if err := check(rank, size, shape); err != nil {
 		return schedule.Schedule{}, err

@@ -4,7 +4,7 @@ import "github.com/gccl/gccl/schedule"
 
 // Broadcast sends the root's data down a k-nomial tree, k the radix.
 //
-//	cost, k = 2: ⌈log₂ p⌉·(α + Sβ); in pieces, nearly ⌈log₂ p⌉·α + ⌈log₂ p⌉·Sβ at the root
+//	cost: radix 2, streamed: ⌊log₂ p⌋α + ⌈log₂ p⌉·Sβ
 //
 //	root ─▶ 4 ─▶ 6 ─▶ 7     8 ranks: the largest subtree first
 //	     ─▶ 2 ─▶ 3 · ─▶ 5
@@ -31,7 +31,7 @@ func Broadcast(rank, size int, shape schedule.Shape) (schedule.Schedule, error) 
 // Reduce reduces to the root along a k-nomial tree, k the radix. With root 0 operands keep the
 // order of the ranks, otherwise their cyclic order from the root on.
 //
-//	cost, k = 2: ⌈log₂ p⌉·(α + Sβ + Sγ)
+//	cost: radix 2, streamed: ⌊log₂ p⌋α + ⌈log₂ p⌉·Sβ + ⌈log₂ p⌉·Sγ, at the root
 //
 //	7 ─▶ 6 ─▶ 4 ─▶ root     8 ranks; a rank adds what comes from 1, 2, 4 above, in this order
 func Reduce(rank, size int, shape schedule.Shape) (schedule.Schedule, error) {
@@ -51,7 +51,7 @@ func Reduce(rank, size int, shape schedule.Shape) (schedule.Schedule, error) {
 // Gather collects blocks along a k-nomial tree, k the radix: a rank sends the blocks of its whole
 // subtree in one message. Blocks must be equally long.
 //
-//	cost, k = 2: ⌈log₂ p⌉·α + (p−1)/p·Sβ
+//	cost: radix 2: ⌊log₂ p⌋α + (p−1)/p·Sβ, at the root
 func Gather(rank, size int, shape schedule.Shape) (schedule.Schedule, error) {
 	if err := check(rank, size, shape); err != nil {
 		return schedule.Schedule{}, err
@@ -82,7 +82,7 @@ func Gather(rank, size int, shape schedule.Shape) (schedule.Schedule, error) {
 // Scatter deals blocks along a k-nomial tree, k the radix: a rank receives the blocks of its whole
 // subtree in one message. Blocks must be equally long.
 //
-//	cost, k = 2: ⌈log₂ p⌉·α + (p−1)/p·Sβ
+//	cost: radix 2: ⌊log₂ p⌋α + (p−1)/p·Sβ
 func Scatter(rank, size int, shape schedule.Shape) (schedule.Schedule, error) {
 	if err := check(rank, size, shape); err != nil {
 		return schedule.Schedule{}, err
