@@ -72,13 +72,30 @@ func (c *Comm) Rank() int { return c.rank }
 // Size returns the number of ranks.
 func (c *Comm) Size() int { return c.size }
 
+// LocalRank returns this rank's place among the ranks of its host, in the order of their numbers, from 0: what to
+// choose an accelerator by. Of ranks that are goroutines every one has the host to share with all.
+func (c *Comm) LocalRank() int { return c.onHost(c.rank) }
+
+// LocalSize returns how many ranks this rank's host has.
+func (c *Comm) LocalSize() int { return c.onHost(c.size) }
+
+// onHost counts the ranks below a number that are on this rank's host.
+func (c *Comm) onHost(below int) (n int) {
+	for r := range below {
+		if c.peers[r].HostID == c.peers[c.rank].HostID {
+			n++
+		}
+	}
+	return n
+}
+
 // run makes one call. The caller holds the turn.
 func (c *Comm) run(ctx context.Context, call *Call) error {
 	if err := c.usable(); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("%w: %v not begun: %w", ErrInvalid, *call, err)
+		return notBegun(*call, err)
 	}
 	if r := c.same(call); r != nil && r.plan.later == nil {
 		return c.again(ctx, r, call)

@@ -21,7 +21,8 @@ type Config struct {
 	// Provider is the list of providers to try for each pair of ranks, in order: "shm,verbs,tcp";
 	// "^tcp": all but; "auto" or empty: shm on one host, else verbs, else tcp. (GCCL_PROVIDER)
 	Provider string
-	// Strict refuses to use a provider other than the first that Provider names for a pair. (GCCL_STRICT)
+	// Strict refuses to start where a provider that Provider names cannot be opened; without it, it is left
+	// out with a warning. Which of several that work is used is up to the pair of ranks. (GCCL_STRICT)
 	Strict bool
 	// Timeout bounds every call beside its context; 0: 10 minutes, negative: none. (GCCL_TIMEOUT)
 	Timeout time.Duration
@@ -67,13 +68,23 @@ type Config struct {
 	// TCPSockets is how many sockets a pair of ranks uses over tcp, up to 16: the smaller of their
 	// numbers counts; 0: 1. (GCCL_TCP_SOCKETS)
 	TCPSockets int
-	// HCA selects RDMA devices, in the syntax of NCCL_IB_HCA. (GCCL_IB_HCA)
+	// HCA selects RDMA devices, in the syntax of NCCL_IB_HCA. A rank uses the first active port that it admits:
+	// the nearest card is not looked for, so that on a host of several each rank wants its own. (GCCL_IB_HCA)
 	HCA string
 	// IBQueuePairs is how many RDMA queue pairs a pair of ranks uses, up to 16, on the first two active ports that HCA
 	// admits, or one if it is empty; 0: 1. The same on all ranks. (GCCL_IB_QPS)
 	IBQueuePairs int
 	// IBTimeout is how long RDMA waits for a peer, verbs.Options.Timeout: 1 to 31; 0: its default. (GCCL_IB_TIMEOUT)
 	IBTimeout int
+	// IBGIDIndex is the entry of the port's table of GIDs; nil: chosen by RoCE version, address family and
+	// the peer's addresses. (GCCL_IB_GID_INDEX)
+	IBGIDIndex *int
+	// IBTrafficClass is the byte that RoCE v2 puts into the IP header, DSCP in its upper six bits; 0 to 255. (GCCL_IB_TC)
+	IBTrafficClass int
+	// IBServiceLevel is the InfiniBand service level, 0 to 15. (GCCL_IB_SL)
+	IBServiceLevel int
+	// IBPKeyIndex is the entry of the port's table of partition keys. (GCCL_IB_PKEY)
+	IBPKeyIndex int
 	// Heartbeat is how long a rank may show no sign of life while this rank waits for it, before it is
 	// given up with ErrPeerLost: its process is stopped, by a debugger too, or starved, or its host is
 	// cut off. 0: 10 seconds; negative: for ever. Every rank shows signs of life ten times a second,
@@ -95,9 +106,11 @@ type Config struct {
 	DevicePath string
 	// CUDALibrary is the CUDA driver library to open; empty: libcuda.so.1. (GCCL_CUDA_LIBRARY)
 	CUDALibrary string
-	// Logger receives log lines; nil: none, unless GCCL_DEBUG asks for them.
+	// Logger receives log lines; nil: none. ConfigFromEnv sets it if GCCL_DEBUG asks for them.
 	Logger *zap.Logger
 
+	// ignored are the variables of other libraries whose values are not understood, and why.
+	ignored []string
 	// refused is why the environment cannot be used: the other ranks are told.
 	refused error
 	// noMap posts writes even where peers' memory could be mapped; for tests.

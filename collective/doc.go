@@ -21,9 +21,15 @@
 // destination of a Reduce on others than the root, may be tensor.Tensor{}. Tensors from [Comm.Alloc] lie in memory that the peers can
 // read and write directly, which makes large messages several times faster.
 //
+// # Contexts
+//
+// A context, or Config.Timeout, that ends during a call breaks the communicator on all ranks: the error here is
+// context.Canceled or context.DeadlineExceeded, elsewhere [ErrGaveUp]. One that ends before the call's turn has come gives
+// [ErrNotBegun]: nothing was sent, but the other ranks wait for this call.
+//
 // # Errors
 //
-// [ErrInvalid]: the call was wrong locally, nothing was sent, the communicator is fine. Everything
+// [ErrInvalid]: the call was wrong locally, nothing was sent, the communicator is fine, as it is after [ErrNotBegun]. Everything
 // else breaks the communicator, unless a method says otherwise: later calls return the first cause. errors.As with *[StepError]
 // tells which rank is to blame, and where the call stood.
 package collective

@@ -22,10 +22,13 @@ func (c *Comm) Group(ctx context.Context, calls ...Call) error {
 		c.queue.end(b)
 		return err
 	}
-	h := c.queue.put(func() error { return c.runGroup(ctx, calls) })
-	<-h.done
-	return h.err
+	return c.StartGroup(ctx, calls...).await(ctx, groupOf(calls))
 }
+
+// groupOf is the name of calls that are made as one.
+type groupOf []Call
+
+func (g groupOf) String() string { return fmt.Sprintf("group of %d calls", len(g)) }
 
 // StartGroup is Group that returns at once.
 func (c *Comm) StartGroup(ctx context.Context, calls ...Call) *Handle {
@@ -50,7 +53,7 @@ func (c *Comm) runGroup(ctx context.Context, calls []Call) error {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("%w: group not begun: %w", ErrInvalid, err)
+		return notBegun(groupOf(calls), err)
 	}
 	var collectives, transfers []member
 	var own []*Call

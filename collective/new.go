@@ -35,6 +35,8 @@ func Init(ctx context.Context) (*Comm, error) {
 
 // New makes a communicator. All its ranks must call it; it returns when all are connected, when ctx
 // ends or cfg.Bootstrap.Timeout has passed (0: bootstrap.DefaultTimeout), or with the first rank's failure.
+// Errors: ErrInvalid (a setting), ErrUnavailable (nothing connects two ranks), ErrMismatch (settings, builds or
+// numbers of ranks differ), ErrPeerLost, ctx's, and bootstrap's ErrConfig and ErrTimeout.
 func New(ctx context.Context, cfg Config) (_ *Comm, err error) {
 	cfg.defaults()
 	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(cfg.Bootstrap.Timeout, bootstrap.DefaultTimeout),
@@ -43,7 +45,7 @@ func New(ctx context.Context, cfg Config) (_ *Comm, err error) {
 	c := &Comm{cfg: cfg, log: cfg.Logger, catalog: catalog(), plans: map[planKey]*planned{}}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, c.release())
+			err = errors.Join(ofThisPackage(err), c.release())
 		}
 	}()
 	// What goes wrong before the ranks have met is told to them, who would else wait for this one.
@@ -78,6 +80,29 @@ func New(ctx context.Context, cfg Config) (_ *Comm, err error) {
 	c.checkDumpDir(tryDir)
 	return c, nil
 }
+
+// alarm is where what a user must know is said, even if nothing else is.
+func (c *Comm) alarm() *zap.Logger { return cmp.Or(c.cfg.Bootstrap.Alarm, c.log) }
+
+// ofThisPackage has a failure to meet match this package's kinds, too, whose text it keeps.
+func ofThisPackage(err error) error {
+	for _, k := range []struct{ kind, theirs error }{
+		{ErrPeerLost, bootstrap.ErrPeerLost}, {ErrPeerLost, bootstrap.ErrPeerClosed}, {ErrPeerLost, rdma.ErrPeerLost}, {ErrMismatch, bootstrap.ErrMismatch},
+	} {
+		if errors.Is(err, k.theirs) && !errors.Is(err, k.kind) {
+			err = &kindred{err, k.kind}
+		}
+	}
+	return err
+}
+
+// kindred is an error of another kind as well.
+type kindred struct {
+	error
+	kind error
+}
+
+func (k *kindred) Unwrap() []error { return []error{k.error, k.kind} }
 
 // NewLocal makes the n communicators of a job whose ranks are goroutines of this process, over the
 // loopback provider. cfg's Group, Bootstrap and Provider are not used.
@@ -132,7 +157,7 @@ func (c *Comm) offer() (names []string, err error) {
 			if _, err := c.devices.get(name, &c.cfg); err != nil {
 				errs = append(errs, err)
 				if named {
-					c.log.Warn("provider left out", zap.String("provider", name), zap.Error(err))
+					c.alarm().Warn("provider left out", zap.String("provider", name), zap.Error(err))
 				} else {
 					c.log.Info("provider left out", zap.String("provider", name), zap.Error(err))
 				}

@@ -17,7 +17,7 @@ func failsAs(t *testing.T, f func(ctx context.Context) error) *StepError {
 	for {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		err := f(ctx)
-		if cancel(); errors.Is(err, ErrInvalid) {
+		if cancel(); errors.Is(err, ErrNotBegun) {
 			continue // the machine was so busy that it has not begun
 		}
 		var e *StepError

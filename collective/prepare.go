@@ -2,7 +2,6 @@ package collective
 
 import (
 	"context"
-	"fmt"
 )
 
 // Prepared is a call made ready: run it as often as wanted, with no checks or planning left. Its
@@ -37,9 +36,7 @@ func (p *Prepared) Run(ctx context.Context) error {
 		p.c.queue.end(b)
 		return err
 	}
-	h := p.Start(ctx)
-	<-h.done
-	return h.err
+	return p.Start(ctx).await(ctx, p.call)
 }
 
 // Start issues the call and returns at once.
@@ -53,7 +50,7 @@ func (p *Prepared) run(ctx context.Context) error {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("%w: %v not begun: %w", ErrInvalid, p.call, err)
+		return notBegun(p.call, err)
 	}
 	return c.runPlanned(ctx, p.plan, &p.call)
 }

@@ -49,10 +49,14 @@ func (h *Handle) await(ctx context.Context, what fmt.Stringer) error {
 	case <-ctx.Done():
 	}
 	if h.begun.CompareAndSwap(false, true) {
-		return fmt.Errorf("%w: %v not begun: %w", ErrInvalid, what, ctx.Err())
+		return notBegun(what, ctx.Err())
 	}
 	<-h.done // it has begun, and ctx ends it
 	return h.err
+}
+
+func notBegun(call fmt.Stringer, err error) error {
+	return fmt.Errorf("%w: %v: %w", ErrNotBegun, call, err)
 }
 
 // Done is closed when the call has finished.

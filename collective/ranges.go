@@ -23,6 +23,9 @@ var limits = []limit{
 	{name: "GCCL_TCP_SOCKETS", field: "TCPSockets", at: func(c *Config) *int { return &c.TCPSockets }, lo: 1, hi: 16},
 	{name: "GCCL_IB_QPS", field: "IBQueuePairs", at: func(c *Config) *int { return &c.IBQueuePairs }, lo: 1, hi: 16},
 	{name: "GCCL_IB_TIMEOUT", field: "IBTimeout", at: func(c *Config) *int { return &c.IBTimeout }, lo: 1, hi: 31},
+	{name: "GCCL_IB_TC", field: "IBTrafficClass", at: func(c *Config) *int { return &c.IBTrafficClass }, lo: 0, hi: 255},
+	{name: "GCCL_IB_SL", field: "IBServiceLevel", at: func(c *Config) *int { return &c.IBServiceLevel }, lo: 0, hi: 15},
+	{name: "GCCL_IB_PKEY", field: "IBPKeyIndex", at: func(c *Config) *int { return &c.IBPKeyIndex }, lo: 0, hi: 1<<16 - 1},
 }
 
 func (l *limit) check(v int) error {

@@ -1,7 +1,6 @@
 package collective
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -212,7 +211,7 @@ func (c *Comm) checkDumpDir(try func(dir string) error) {
 		return
 	}
 	if err := patiently(func() error { return try(c.cfg.DumpDir) }); err != nil {
-		cmp.Or(c.cfg.Bootstrap.Alarm, c.log).Warn("no flight record can be written to GCCL_DUMP_DIR", zap.Error(err))
+		c.alarm().Warn("no flight record can be written to GCCL_DUMP_DIR", zap.Error(err))
 	}
 }
 

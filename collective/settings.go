@@ -37,7 +37,7 @@ type Value struct {
 func Settings() []Setting {
 	return []Setting{
 		{"GCCL_PROVIDER", nil, "list", "auto", "providers to try for a pair of ranks, in order; ^ excludes; the same on all ranks", text(func(c *Config) *string { return &c.Provider })},
-		{"GCCL_STRICT", nil, "bool", "0", "refuse to start if a wanted provider cannot be used", boolean(func(c *Config) *bool { return &c.Strict })},
+		{"GCCL_STRICT", nil, "bool", "0", "refuse to start if a provider that GCCL_PROVIDER names cannot be opened", boolean(func(c *Config) *bool { return &c.Strict })},
 		{"GCCL_TIMEOUT", nil, "duration", "10m", "longest call; 0 or off: none", duration(func(c *Config) *time.Duration { return &c.Timeout })},
 		{"GCCL_NCHANNELS", []string{"NCCL_MAX_NCHANNELS", "NCCL_NCHANNELS"}, "count", "2", "copies of an algorithm that run side by side; the same on all ranks", number("GCCL_NCHANNELS")},
 		{"GCCL_BUFFSIZE", []string{"NCCL_BUFFSIZE"}, "bytes", "auto", "ring buffer between two ranks, per lane and direction; the same on all ranks", number("GCCL_BUFFSIZE")},
@@ -49,7 +49,7 @@ func Settings() []Setting {
 		{"GCCL_REPRODUCIBLE", nil, "bool", "0", "reductions whose bits depend only on data and number of ranks; the same on all ranks", boolean(func(c *Config) *bool { return &c.Reproducible })},
 		{"GCCL_TUNING_FILE", nil, "path", "none", "measured times to choose algorithms by, written by gccl tune; the same content on all ranks", text(func(c *Config) *string { return &c.TuningFile })},
 		{"GCCL_HOSTID", []string{"NCCL_HOSTID"}, "text", "kernel's boot id", "identity of this host, for simulated hosts", text(func(c *Config) *string { return &c.HostID })},
-		{"GCCL_SOCKET_IFNAME", []string{"NCCL_SOCKET_IFNAME"}, "list", "all", "network interfaces: prefixes, = exact, ^ exclude", text(func(c *Config) *string { return &c.Bootstrap.Interface })},
+		{"GCCL_SOCKET_IFNAME", []string{"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"}, "list", "all", "network interfaces: prefixes, = exact, ^ exclude", text(func(c *Config) *string { return &c.Bootstrap.Interface })},
 		{"GCCL_TCP_ENCRYPT", nil, "bool", "0", "TLS 1.3 on the connections of the tcp provider; the same on all ranks", boolean(func(c *Config) *bool { return &c.TCPEncrypt })},
 		{"GCCL_CHECKSUM", nil, "bool", "0", "CRC-32C of every message from rank to rank, over every provider; the same on all ranks", boolean(func(c *Config) *bool { return &c.Checksum })},
 		{"GCCL_TCP_CHECKSUM", nil, "bool", "0", "CRC-32C of every payload that this rank sends over tcp", boolean(func(c *Config) *bool { return &c.TCPChecksum })},
@@ -57,12 +57,16 @@ func Settings() []Setting {
 		{"GCCL_IB_HCA", []string{"NCCL_IB_HCA"}, "list", "all", "RDMA devices: prefixes[:port], = exact, ^ exclude", text(func(c *Config) *string { return &c.HCA })},
 		{"GCCL_IB_QPS", []string{"NCCL_IB_QPS_PER_CONNECTION"}, "count", "1", "RDMA queue pairs to a peer, which share long writes; over two ports if GCCL_IB_HCA names them; the same on all ranks", number("GCCL_IB_QPS")},
 		{"GCCL_IB_TIMEOUT", []string{"NCCL_IB_TIMEOUT"}, "code", "17", "RDMA: wait 4.096 µs × 2^code for an acknowledgement, seven times; a dead peer is noticed after 2.5 s with 17, twice that with 18", number("GCCL_IB_TIMEOUT")},
+		{"GCCL_IB_GID_INDEX", []string{"NCCL_IB_GID_INDEX"}, "index", "auto", "RDMA: entry of the port's table of GIDs; auto (or -1): by RoCE version, address family and the peer's addresses", gidIndex},
+		{"GCCL_IB_TC", []string{"NCCL_IB_TC"}, "byte", "0", "RDMA: traffic class, in RoCE v2 the IP header's: DSCP times four", number("GCCL_IB_TC")},
+		{"GCCL_IB_SL", []string{"NCCL_IB_SL"}, "count", "0", "RDMA: InfiniBand service level, 0 to 15", number("GCCL_IB_SL")},
+		{"GCCL_IB_PKEY", []string{"NCCL_IB_PKEY"}, "index", "0", "RDMA: entry of the port's table of partition keys", number("GCCL_IB_PKEY")},
 		{"GCCL_HEARTBEAT", nil, "duration", "10s", "how long a rank may show no sign of life while it is waited for; 0 or off: for ever", duration(func(c *Config) *time.Duration { return &c.Heartbeat })},
 		{"GCCL_DUMP_DIR", nil, "path", "none", "where ranks leave their flight records when a call fails, for gccl why", text(func(c *Config) *string { return &c.DumpDir })},
 		{"GCCL_DUMP_SIGNAL", nil, "bool", "0", "write flight records at SIGUSR1, too", boolean(func(c *Config) *bool { return &c.DumpSignal })},
 		{"GCCL_DEVICE_PATH", nil, "name", "auto", "how network cards reach tensors in device memory: auto, dmabuf, peermem or staged", devicePath},
 		{"GCCL_CUDA_LIBRARY", nil, "path", "libcuda.so.1", "CUDA driver library, for programs built with the tag cuda", text(func(c *Config) *string { return &c.CUDALibrary })},
-		{"GCCL_DEBUG", []string{"NCCL_DEBUG"}, "level", "silent", "log to standard error: warn, info or trace", debug},
+		{"GCCL_DEBUG", []string{"NCCL_DEBUG"}, "level", "alarms", "log to standard error: silent, warn, info or trace; alarms, which is when it is not set: what a user must know, like whom the start waits for", debug},
 	}
 }
 
@@ -138,6 +142,20 @@ func algo(c *Config, v string) error {
 	return err
 }
 
+// gidIndex takes an entry of a port's table of GIDs, or that it be chosen.
+func gidIndex(c *Config, v string) error {
+	if c.IBGIDIndex = nil; v == "auto" || v == "-1" {
+		return nil
+	}
+	i, err := strconv.ParseUint(v, 10, 8)
+	if err != nil {
+		return errors.New("want auto or 0 to 255")
+	}
+	index := int(i)
+	c.IBGIDIndex = &index
+	return nil
+}
+
 func devicePath(c *Config, v string) error {
 	c.DevicePath = v
 	return checkDevicePath(v)
@@ -194,8 +212,8 @@ func ConfigFromEnv(lookup func(string) (string, bool)) (Config, error) {
 	return cfg, cfg.warn(lookup)
 }
 
-// warn lets the user know even without GCCL_DEBUG, unless that is silent, for whom the start waits, and, in
-// one line, on one rank of a host, which variables nothing reads.
+// warn lets the user know even without GCCL_DEBUG, unless that is silent, for whom the start waits and what is
+// left out that was asked for, and, in a line each, on one rank of a host, which variables nothing reads or takes.
 func (c *Config) warn(lookup func(string) (string, bool)) error {
 	if level, _ := lookup("GCCL_DEBUG"); strings.EqualFold(level, "silent") {
 		return nil
@@ -208,12 +226,19 @@ func (c *Config) warn(lookup func(string) (string, bool)) error {
 		}
 	}
 	c.Bootstrap.Alarm = log
-	if unknown := Unknown(os.Environ()); len(unknown) > 0 && c.Bootstrap.LocalRank == 0 {
-		log.Warn(strings.Join(unknown, "; "))
+	if c.Bootstrap.LocalRank > 0 {
+		return nil
+	}
+	for _, lines := range [][]string{Unknown(os.Environ()), c.ignored} {
+		if len(lines) > 0 {
+			log.Warn(strings.Join(lines, "; "))
+		}
 	}
 	return nil
 }
 
+// readSettings fills a Config. A value of another library's variable that is not understood is left out: it
+// was not meant for this one. One of a variable of gccl's own is an error.
 func readSettings(lookup func(string) (string, bool)) (Config, []Value, error) {
 	var cfg Config
 	var values []Value
@@ -225,8 +250,16 @@ func readSettings(lookup func(string) (string, bool)) (Config, []Value, error) {
 			if !ok || got == "" {
 				continue
 			}
-			if err := s.set(&cfg, got); err != nil {
+			next := cfg
+			err := s.set(&next, got)
+			if err != nil && name != s.Name {
+				cfg.ignored = append(cfg.ignored, fmt.Sprintf("%s=%q is ignored: %v (set %s)", name, got, err, s.Name))
+				continue
+			}
+			if err != nil {
 				wrong = append(wrong, fmt.Errorf("%w: %s=%q (%s): %v", ErrInvalid, name, got, s.Help, err))
+			} else {
+				cfg = next
 			}
 			v.Value, v.Source = got, name
 			break

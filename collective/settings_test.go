@@ -26,6 +26,28 @@ func TestEveryWrongSettingIsNamed(t *testing.T) {
 	}
 }
 
+// What another library's variable says and gccl does not understand is left out with a warning, since it was not said
+// to gccl; the rest of it is taken.
+func TestOthersVariables(t *testing.T) {
+	core, logs := observer.New(zap.WarnLevel)
+	cfg, _, err := readSettings(env(map[string]string{"NCCL_ALGO": "NVLSTree", "NCCL_NCHANNELS": "4", "NCCL_MAX_NCHANNELS": "0", "GLOO_SOCKET_IFNAME": "eth", "NCCL_IB_GID_INDEX": "3", "NCCL_IB_TC": "106"}))
+	require.NoError(t, err)
+	require.Empty(t, cfg.Algo)
+	require.Equal(t, 4, cfg.Channels)
+	require.Equal(t, "eth", cfg.Bootstrap.Interface)
+	require.Equal(t, 3, *cfg.IBGIDIndex)
+	require.Equal(t, 106, cfg.IBTrafficClass)
+	cfg.Logger = zap.New(core)
+	require.NoError(t, cfg.warn(env(nil)))
+	require.Equal(t, 1, logs.Len())
+	require.Contains(t, logs.All()[0].Message, `NCCL_ALGO="NVLSTree" is ignored: `)
+	require.Contains(t, logs.All()[0].Message, `NCCL_MAX_NCHANNELS="0" is ignored: 0: want from 1 to 63 (set GCCL_NCHANNELS)`)
+
+	cfg, err = ConfigFromEnv(env(map[string]string{"GLOO_SOCKET_IFNAME": "eth", "GCCL_DEBUG": "silent"}))
+	require.NoError(t, err)
+	require.Equal(t, "eth", cfg.Bootstrap.Interface)
+}
+
 // Where no record can be written, that is said at the start.
 func TestDumpDirectoryIsTried(t *testing.T) {
 	for dir, warnings := range map[string]int{t.TempDir(): 0, filepath.Join(t.TempDir(), "none"): 2} {

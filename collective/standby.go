@@ -78,7 +78,7 @@ func (c *Comm) openPort(ctx context.Context) {
 		return
 	}
 	if err := c.needPort(ctx); err != nil {
-		c.log.Warn("this rank has no port of its own: after a failure it can only be restarted", zap.Error(err))
+		c.alarm().Warn("this rank has no port of its own: after a failure it can only be restarted", zap.Error(err))
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"os"
 	"time"
 
-	"github.com/gccl/gccl/bootstrap"
 	"github.com/gccl/gccl/collective"
 )
 
@@ -81,7 +80,7 @@ func speaks(ctx context.Context, rank int, err error) bool {
 			return true
 		}
 		wait = waitForCulprit
-	case errors.Is(err, collective.ErrPeerLost), errors.Is(err, collective.ErrGaveUp), errors.Is(err, bootstrap.ErrPeerClosed), errors.Is(err, bootstrap.ErrPeerLost):
+	case errors.Is(err, collective.ErrPeerLost), errors.Is(err, collective.ErrGaveUp):
 		wait = waitForCulprit
 	}
 	if wait == 0 {
