@@ -94,7 +94,7 @@ func perfCommand() *cobra.Command {
 	f.StringVarP(&o.JSON, "json", "J", "", "write the results to this file as nccl-tests does; - for standard output, without the table")
 	f.StringVar(&o.Format, "format", "nccl", "table: nccl, osu (latency tables of the OSU micro-benchmarks), or jsonl (an object a size)")
 	f.StringVar(&o.Profile, "cpuprofile", "", "write a CPU profile of rank 0 to this file")
-	f.IntVar(&o.Ranks, "ranks", 0, "start this many ranks on this host")
+	f.IntVar(&o.Ranks, "ranks", 0, "start this many ranks on this host (-n is nccl-tests' number of calls)")
 	return cmd
 }
 

@@ -78,7 +78,7 @@ func tuneCommand() *cobra.Command {
 		all = append(all, c.String())
 	}
 	f := cmd.Flags()
-	f.IntVar(&o.Ranks, "ranks", 0, "start this many ranks on this host")
+	f.IntVarP(&o.Ranks, "ranks", "n", 0, "start this many ranks on this host")
 	f.StringSliceVar(&o.Collectives, "collective", all, "collectives to measure")
 	f.StringVarP(&minS, "minbytes", "b", "16", "smallest size")
 	f.StringVarP(&maxS, "maxbytes", "e", "16M", "largest size")
