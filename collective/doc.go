@@ -18,8 +18,10 @@
 // (destinations) until the call has returned. In place means that destination and source are
 // exactly the same memory (or, where one holds a block per rank, that the other is this rank's block of
 // it); any other overlap is refused. A tensor that a call does not use on a rank, such as the
-// destination of a Reduce on others than the root, may be tensor.Tensor{}. Tensors from [Comm.Alloc] lie in memory that the peers can
-// read and write directly, which makes large messages several times faster.
+// destination of a Reduce on others than the root, may be tensor.Tensor{}.
+//
+// Tensors from [Comm.Alloc] lie in memory that the peers on this host can read and write directly, which makes
+// large messages several times faster there. All ranks pass such tensors to a call, or none.
 //
 // # Contexts
 //
