@@ -82,7 +82,7 @@ func (g *group) Barrier(ctx context.Context) error {
 	return nil
 }
 
-// Close says bye on every link, waits for at most a farewell, and waits for the readers to end.
+// Close says bye on every link, waits for at most lastWord, and waits for the readers to end.
 func (g *group) Close() error {
 	g.shutdown(ErrClosed, wire.Frame{Type: wire.Bye})
 	g.mu.Lock()
@@ -185,7 +185,7 @@ func (g *group) read(l *link) {
 // the collective fail that succeeds on others: a rank may well exit once it has its last result.
 func (g *group) failInOrder(cause error) {
 	if g.completing.Load() {
-		timer := time.NewTimer(farewell)
+		timer := time.NewTimer(lastWord)
 		defer timer.Stop()
 		select {
 		case g.turn <- struct{}{}:

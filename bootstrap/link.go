@@ -12,8 +12,13 @@ import (
 	"github.com/gccl/gccl/bootstrap/internal/wire"
 )
 
-// farewell bounds how long a rank that leaves or has failed tries to say so.
+// farewell bounds how long a rank that leaves or has failed waits for what others have to say.
 const farewell = 500 * time.Millisecond
+
+// lastWord bounds how long it tries to say so itself, and how long the failure of one waits for a collective that
+// has all it needs. Nearly always both take no time; but of hundreds of processes on a few cores each may not run for
+// a second or two, and a write whose deadline has passed meanwhile is not even tried.
+const lastWord = 10 * time.Second
 
 // link is a connection to another rank of the group, with the goroutine that reads it.
 type link struct {
@@ -56,10 +61,10 @@ func (l *link) send(f wire.Frame, more ...[]byte) error {
 	return err
 }
 
-// sendLast sends the last frame of a link, waiting for no longer than farewell, a frame being sent
+// sendLast sends the last frame of a link, waiting for no longer than lastWord, a frame being sent
 // included. A peer to which it cannot be sent whole finds the connection closed instead.
 func (l *link) sendLast(f wire.Frame) {
-	l.conn.Net().SetWriteDeadline(time.Now().Add(farewell))
+	l.conn.Net().SetWriteDeadline(time.Now().Add(lastWord))
 	if l.send(f) != nil {
 		l.conn.Net().Close()
 	}

@@ -127,7 +127,7 @@ func (p *Port) Call(ctx context.Context, c Circle, purpose Purpose, to int, addr
 		return nil, fmt.Errorf("bootstrap: %w", err)
 	}
 	contact := newContact(conn, to, wire.Identity{})
-	if err := contact.send(wire.Frame{Type: wire.Introduce, Payload: p.self.Append(nil)}, farewell); err != nil {
+	if err := contact.send(wire.Frame{Type: wire.Introduce, Payload: p.self.Append(nil)}, patience); err != nil {
 		contact.Close()
 		return nil, fmt.Errorf("bootstrap: %w", err)
 	}

@@ -87,7 +87,7 @@ type Config struct {
 	IBPKeyIndex int
 	// Heartbeat is how long a rank may show no sign of life while this rank waits for it, before it is
 	// given up with ErrPeerLost: its process is stopped, by a debugger too, or starved, or its host is
-	// cut off. 0: 10 seconds; negative: for ever. Every rank shows signs of life ten times a second,
+	// cut off. 0: 10 seconds, and where more than 8 ranks share a core an eighth of their number times as long; negative: for ever. Every rank shows signs of life ten times a second,
 	// whatever the provider and whether it is in a call or not; over tcp and verbs, where each costs a
 	// write, more rarely if there are more than 32 peers, and half a second is the least. (GCCL_HEARTBEAT)
 	Heartbeat time.Duration
@@ -111,6 +111,8 @@ type Config struct {
 
 	// ignored are the variables of other libraries whose values are not understood, and why.
 	ignored []string
+	// ownHeartbeat says that somebody has set Heartbeat.
+	ownHeartbeat bool
 	// refused is why the environment cannot be used: the other ranks are told.
 	refused error
 	// noMap posts writes even where peers' memory could be mapped; for tests.
@@ -147,7 +149,7 @@ func (c *Config) defaults() {
 	if c.Timeout == 0 {
 		c.Timeout = 10 * time.Minute
 	}
-	if c.Heartbeat == 0 {
+	if c.ownHeartbeat = c.Heartbeat != 0; !c.ownHeartbeat {
 		c.Heartbeat = 10 * time.Second
 	}
 	if c.Channels == 0 {

@@ -211,6 +211,7 @@ func (c *Comm) meet(ctx context.Context, offered []string, failed error) error {
 		}
 	}
 	c.epoch = c.peers[0].Epoch
+	c.patient()
 	c.geo = geometry(&c.cfg, c.peers)
 	if b := c.cfg.BufferBytes; b > 0 && b < 64*c.geo.Slots {
 		return nobodys(invalid("GCCL_BUFFSIZE is %d: %d slots need at least 64 bytes each", b, c.geo.Slots))
@@ -240,7 +241,7 @@ func (c *Comm) connect(ctx context.Context) error {
 	}
 	later, touch := lazy(&c.cfg, c.peers), c.geo.Lanes
 	if later {
-		touch = c.cfg.Channels // of many links, few are used by all lanes
+		touch = 0 // of many links, few have long messages
 	} else if err := c.reserveFiles(others); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gccl/gccl/bootstrap"
+	"github.com/gccl/gccl/internal/cpu"
 	"github.com/gccl/gccl/tensor"
 	"github.com/stretchr/testify/require"
 )
@@ -72,5 +73,21 @@ func TestPlaceOnHost(t *testing.T) {
 			c.peers[i].HostID = h
 		}
 		require.Equal(t, want, [2]int{c.LocalRank(), c.LocalSize()})
+	}
+}
+
+// Where many ranks share a core they are waited for longer, unless somebody has said how long.
+func TestHeartbeatOfManyRanks(t *testing.T) {
+	for _, tc := range []struct {
+		ranks, cores int
+		set, want    time.Duration
+	}{{16, 2, 0, 10 * time.Second}, {64, 2, 0, 40 * time.Second}, {64, 64, 0, 10 * time.Second}, {64, 2, 3 * time.Second, 3 * time.Second}, {64, 2, -1, -1}} {
+		c := &Comm{cfg: Config{Heartbeat: tc.set}, peers: make([]hello, tc.ranks)}
+		for r := range c.peers {
+			c.peers[r].CPUs = cpu.Set{1<<(tc.cores-1) - 1 + 1<<(tc.cores-1)}
+		}
+		c.cfg.defaults()
+		c.patient()
+		require.Equal(t, tc.want, c.cfg.Heartbeat, "%+v", tc)
 	}
 }

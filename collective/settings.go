@@ -61,7 +61,7 @@ func Settings() []Setting {
 		{"GCCL_IB_TC", []string{"NCCL_IB_TC"}, "byte", "0", "RDMA: traffic class, in RoCE v2 the IP header's: DSCP times four", number("GCCL_IB_TC")},
 		{"GCCL_IB_SL", []string{"NCCL_IB_SL"}, "count", "0", "RDMA: InfiniBand service level, 0 to 15", number("GCCL_IB_SL")},
 		{"GCCL_IB_PKEY", []string{"NCCL_IB_PKEY"}, "index", "0", "RDMA: entry of the port's table of partition keys", number("GCCL_IB_PKEY")},
-		{"GCCL_HEARTBEAT", nil, "duration", "10s", "how long a rank may show no sign of life while it is waited for; 0 or off: for ever", duration(func(c *Config) *time.Duration { return &c.Heartbeat })},
+		{"GCCL_HEARTBEAT", nil, "duration", "10s", "how long a rank may show no sign of life while it is waited for; 0 or off: for ever; the default is longer where more than 8 ranks share a core", duration(func(c *Config) *time.Duration { return &c.Heartbeat })},
 		{"GCCL_DUMP_DIR", nil, "path", "none", "where ranks leave their flight records when a call fails, for gccl why", text(func(c *Config) *string { return &c.DumpDir })},
 		{"GCCL_DUMP_SIGNAL", nil, "bool", "0", "write flight records at SIGUSR1, too", boolean(func(c *Config) *bool { return &c.DumpSignal })},
 		{"GCCL_DEVICE_PATH", nil, "name", "auto", "how network cards reach tensors in device memory: auto, dmabuf, peermem or staged", devicePath},

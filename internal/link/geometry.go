@@ -73,8 +73,11 @@ func (g Geometry) sectionBytes() int {
 }
 
 // touched are the parts of a section that are visited beforehand: the board with the first lanes, and the
-// last lane, that of single transfers.
+// last lane, that of single transfers; without lanes, the board alone.
 func (g Geometry) touched(section []byte, lanes int) [2][]byte {
+	if lanes == 0 {
+		return [2][]byte{section[:g.creditOffset(0)]}
+	}
 	return parts(section, g.creditOffset(lanes), g.creditOffset(g.Lanes-1))
 }
 

@@ -42,6 +42,9 @@ func (g posted) slotOffset(lane, slot int) int {
 
 // touched is Geometry.touched.
 func (g posted) touched(section []byte, lanes int) [2][]byte {
+	if lanes == 0 {
+		return [2][]byte{section[:g.laneOffset(0)]}
+	}
 	return parts(section, g.laneOffset(lanes), g.laneOffset(g.Lanes-1))
 }
 
