@@ -253,7 +253,7 @@ func readSettings(lookup func(string) (string, bool)) (Config, []Value, error) {
 			next := cfg
 			err := s.set(&next, got)
 			if err != nil && name != s.Name {
-				cfg.ignored = append(cfg.ignored, fmt.Sprintf("%s=%q is ignored: %v (set %s)", name, got, err, s.Name))
+				cfg.ignored = append(cfg.ignored, fmt.Sprintf("%s=%q is ignored, for gccl has no such value of %s", name, got, s.Name))
 				continue
 			}
 			if err != nil {

@@ -87,10 +87,10 @@ func TestWrongRulesAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, `GCCL_ALGO=allreduce:rign`)
 	require.ErrorContains(t, err, "there are ring, tree, direct")
 	_, err = ConfigFromEnv(func(name string) (string, bool) {
-		v, ok := map[string]string{"NCCL_ALGO": "NVLS"}[name]
+		v, ok := map[string]string{"GCCL_ALGO": "NVLS"}[name]
 		return v, ok
 	})
-	require.ErrorContains(t, err, `NCCL_ALGO="NVLS"`)
+	require.ErrorContains(t, err, `GCCL_ALGO="NVLS"`)
 	cfg, err := ConfigFromEnv(func(name string) (string, bool) {
 		v, ok := map[string]string{"NCCL_ALGO": "Ring,Tree"}[name]
 		return v, ok
