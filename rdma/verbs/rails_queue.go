@@ -110,7 +110,7 @@ func (q *railsQueue) harvest(b *bundle, cs []rdma.Completion) int {
 	return n
 }
 
-// Arm arms the ports' queues.
+// Arm arms the ports' queues. After an error it has not: those that are rings nobody.
 func (q *railsQueue) Arm() error {
 	if q.ring == nil || !q.armed.CompareAndSwap(false, true) {
 		return nil
@@ -121,6 +121,7 @@ func (q *railsQueue) Arm() error {
 	}
 	for _, sub := range q.queues {
 		if err := sub.Arm(); err != nil {
+			q.armed.Store(false)
 			return err
 		}
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 // table finds endpoints by ID without a lock. An ID is a slot's number in the lower 16 bits and how
-// often the slot was used above, so that a late completion of a closed endpoint finds nothing.
+// often the slot was used above, at least 1, so that a late completion of a closed endpoint finds nothing.
 type table struct {
 	slots atomic.Pointer[[]atomic.Pointer[endpoint]] // only ever replaced by a longer copy
 	mu    sync.Mutex
@@ -52,7 +52,11 @@ func (t *table) remove(e *endpoint) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	(*t.slots.Load())[e.id&(1<<slotBits-1)].Store(nil)
-	t.free = append(t.free, e.id+1<<slotBits)
+	id := e.id + 1<<slotBits
+	if id < 1<<slotBits { // it has wrapped, and an ID of 0 is none
+		id += 1 << slotBits
+	}
+	t.free = append(t.free, id)
 }
 
 // lookup returns the open endpoint of that ID, or nil.

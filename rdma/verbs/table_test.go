@@ -34,3 +34,15 @@ func TestTable(t *testing.T) {
 	assert.Same(t, again, tab.lookup(again.id))
 	assert.Len(t, tab.all(), 100)
 }
+
+// A slot that has been used more often than an ID can tell has an ID that is not 0.
+func TestTableWraps(t *testing.T) {
+	var tab table
+	e := &endpoint{}
+	for range 1<<16 + 1 {
+		require.NoError(t, tab.add(e))
+		require.NotZero(t, e.id)
+		require.Same(t, e, tab.lookup(e.id))
+		tab.remove(e)
+	}
+}

@@ -79,8 +79,8 @@ func (q *queue) ringOnce() {
 	}
 }
 
-// Arm asks for one event, and then looks whether something came before the question.
-func (q *queue) Arm() error {
+// Arm asks for one event, and then looks whether something came before the question. After an error nothing is asked for.
+func (q *queue) Arm() (err error) {
 	if !q.guard.enter() {
 		return fmt.Errorf("verbs: %w: completion queue", rdma.ErrClosed)
 	}
@@ -91,6 +91,11 @@ func (q *queue) Arm() error {
 	if q.ring == nil || !q.armed.CompareAndSwap(false, true) {
 		return nil
 	}
+	defer func() {
+		if err != nil {
+			q.armed.Store(false)
+		}
+	}()
 	if err := q.heard(); err != nil {
 		return err
 	}
@@ -101,7 +106,7 @@ func (q *queue) Arm() error {
 	if err := q.cq.Arm(); err != nil {
 		return err
 	}
-	err := q.refill(pollBatch)
+	err = q.refill(pollBatch)
 	if q.have > 0 {
 		q.ringOnce()
 	}
