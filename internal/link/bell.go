@@ -3,6 +3,8 @@ package link
 import (
 	"sync/atomic"
 	"time"
+
+	"github.com/gccl/gccl/rdma"
 )
 
 // bell is a rank's bell where no device brings one: a channel with room for one ring.
@@ -12,7 +14,7 @@ type bell struct {
 }
 
 // NewBell returns a bell for a rank whose devices have none.
-func NewBell() *bell { return &bell{rung: make(chan struct{}, 1)} }
+func NewBell() rdma.Bell { return &bell{rung: make(chan struct{}, 1)} }
 
 // Arm announces that the waiter will sleep.
 func (b *bell) Arm() {

@@ -82,8 +82,9 @@ func (x *expected) end(seq uint32) {
 	s.dst, s.got = nil, -1
 }
 
-// Release gives the memory of a run that failed back to its caller: nothing is stored in it, or sent from
-// it, any more.
+// Release gives the memory of a run that failed back to its caller: this rank stores nothing in it, and sends nothing from
+// it, any more. What peers may still do to registered memory is for Withdraw; nothing takes it from those that map it: they
+// look at Failed before each piece that they place there, and finish the one they have begun when they get on.
 func (m *Mesh) Release() {
 	m.unexpect()
 	for _, pt := range *m.ports.Load() {

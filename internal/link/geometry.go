@@ -94,5 +94,5 @@ func (g Geometry) headerOffset(lane, i int) int {
 func (g Geometry) payloadOffset(lane int) int { return g.headerOffset(lane, g.headers()) }
 
 // poolLane is the memory of a lane's shared slots, poolBytes that of all.
-func (g Geometry) poolLane() int  { return g.Slots * (g.PoolBytes + g.shortBytes()) }
+func (g Geometry) poolLane() int  { return g.Slots * (g.PoolBytes + g.poolShortBytes()) }
 func (g Geometry) poolBytes() int { return (g.PoolLanes*g.poolLane() + 4095) &^ 4095 }

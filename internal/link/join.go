@@ -184,8 +184,9 @@ func (j *Joining) Done() {
 		m.peers[r].Store(p)
 	}
 	if n := m.failed.Load(); n != nil { // it may have been told to the others only
+		on := m.own(n)
 		for _, p := range j.peers {
-			p.tell(n)
+			p.tell(on)
 		}
 	}
 }

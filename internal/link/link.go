@@ -54,10 +54,10 @@ type Receiver interface {
 	// Advance consumes n bytes; the message ends when none is left, and its slot returns to the sender.
 	Advance(n int)
 	// Stash copies every message that is there, unless one is half consumed, to memory of its own and
-	// returns their slots. Peek gives them first from then on. It returns the bytes copied, which are
-	// about max at most, and the number of messages.
+	// returns their slots. Peek gives them first from then on. It returns the memory that they take, their bytes and
+	// a constant for each, and their number. It begins no message when that is max already.
 	Stash(max int) (bytes, messages int, err error)
-	// Stashed is how many bytes it holds so.
+	// Stashed is how much memory it holds so.
 	Stashed() int
 }
 
@@ -75,6 +75,7 @@ type Message struct {
 	Data   []byte // nil if Placed
 	Len    int
 	Placed bool // the bytes are in the destination already
+	Lent   bool // Data is, or was, the memory of the peer's caller, who has it back if the peer's call fails
 	// Answer is, in a lent message, the peer's memory in which this rank may place its answer
 	// from the place's offset on; nil if it named none.
 	Answer []byte

@@ -427,8 +427,7 @@ func (r *memReceiver) Stash(limit int) (bytes, messages int, err error) {
 		if err := r.parse(&m, h, v); err != nil {
 			return bytes, messages, err
 		}
-		r.stash.put(h.call, m)
-		bytes, messages = bytes+m.Len, messages+1
+		bytes, messages = bytes+r.stash.put(h.call, m), messages+1
 		n, k := parsePublication(v)
 		r.free(k, linesOf(n, k))
 	}
@@ -438,7 +437,7 @@ func (r *memReceiver) Stash(limit int) (bytes, messages int, err error) {
 // parse fills in m from a header whose publication word is v and whose payload lies in that memory.
 func (p *Peer) parse(m *Message, h *header, v uint64, payload []byte, lane int) error {
 	n, k := parsePublication(v)
-	m.Len, m.Placed = n, k == placedK
+	m.Len, m.Placed, m.Lent = n, k == placedK, false
 	if m.Answer != nil {
 		m.Answer = nil
 	}
@@ -462,7 +461,7 @@ func (p *Peer) parse(m *Message, h *header, v uint64, payload []byte, lane int) 
 		if off := at[1]; off > uint64(len(w)) || uint64(n) > uint64(len(w))-off {
 			return &Corrupt{p.Rank, lane, fmt.Sprintf("%d bytes at %d lent of window %d of %d bytes", n, off, at[0], len(w))}
 		}
-		m.Data = w[at[1]:][:n:n]
+		m.Data, m.Lent = w[at[1]:][:n:n], at[0] != poolWindow
 		if at[2] != 0 {
 			a := p.window(at[2])
 			if off := at[3]; off <= uint64(len(a)) {

@@ -36,8 +36,8 @@ type Config struct {
 	Lazy bool
 }
 
-// Mesh is the links of one rank of a communicator. Its peers' links, Progress and Failed's slow
-// path belong to the goroutine that runs a collective; Fail may be called from anywhere.
+// Mesh is the links of one rank of a communicator. Its peers' links, Progress and Joining.Done belong to the goroutine
+// that runs a collective; Failed and Fail may be called from anywhere until Close begins.
 type Mesh struct {
 	rank, size int
 	geo        Geometry
@@ -286,7 +286,8 @@ func (m *Mesh) Arm() error {
 
 // Failed returns why the mesh is broken, or nil. The first cause stays. It looks at the boards of all peers.
 // What one has told it passes on to all, because that one may not reach them: the connection that broke may
-// be the one between two ranks that live.
+// be the one between two ranks that live. A peer that joins meanwhile hears of it from here or from Joining.Done, which
+// adds it before it looks for a cause, as this sets the cause before it goes through the peers.
 func (m *Mesh) Failed() *Notice {
 	if n := m.failed.Load(); n != nil {
 		return n
@@ -295,15 +296,21 @@ func (m *Mesh) Failed() *Notice {
 		for _, p := range pt.peers {
 			if n := p.heard(); n != nil && n.Cause != CauseClosed {
 				if m.failed.CompareAndSwap(nil, n) {
-					on := *n
-					on.From = m.rank
-					m.each(func(p *Peer) { p.tell(&on) })
+					on := m.own(n)
+					m.each(func(p *Peer) { p.tell(on) })
 				}
 				return m.failed.Load()
 			}
 		}
 	}
 	return nil
+}
+
+// own is a notice as this rank passes it on: peers take one only from the rank that it says tells it.
+func (m *Mesh) own(n *Notice) *Notice {
+	on := *n
+	on.From = m.rank
+	return &on
 }
 
 // Fail breaks the mesh for a cause and tells every peer, unless it is broken already. It returns

@@ -130,6 +130,9 @@ func (p *Peer) connect(ctx context.Context, e entry) error {
 	if base > remote.Len || remote.Len-base < uint64(p.port.section) {
 		return fmt.Errorf("link: rank %d offers %d bytes from %d, need %d", p.Rank, remote.Len, base, p.port.section)
 	}
+	if base%lineBytes != 0 {
+		return fmt.Errorf("link: rank %d offers a section at %d, which is not on a cache line", p.Rank, base)
+	}
 	p.remote, p.base = remote, base
 	if err := p.endpoint.Connect(ctx, e.addr); err != nil {
 		return fmt.Errorf("connect to rank %d over %s: %w", p.Rank, p.Provider, err)

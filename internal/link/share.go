@@ -1,6 +1,9 @@
 package link
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // poolWindow is the window by which peers know a rank's pool (see [Share]); windows of Alloc count up from 1.
 const poolWindow = 1 << 63
@@ -47,7 +50,8 @@ type loan struct {
 // shortSlot is the length of short slots, at most a long one's.
 const shortSlot = 32 << 10
 
-func (g Geometry) shortBytes() int { return min(shortSlot, g.PoolBytes) }
+// poolShortBytes is the length of a pool's short slots.
+func (g Geometry) poolShortBytes() int { return min(shortSlot, g.PoolBytes) }
 
 // longFirst is how many long slots are used before a sender runs ahead of all of them.
 const longFirst = 2
@@ -56,7 +60,7 @@ const longFirst = 2
 // costs 8 µs of everyone who touches it: all long slots took New of 8 ranks 0.2 s of 2 cores, and left to their first use
 // AllGather of 1 MiB 9 ms a call in its first 30 ms.
 func (g Geometry) visited(pool []byte) []byte {
-	return pool[:g.Slots*g.shortBytes()+longFirst*g.PoolBytes]
+	return pool[:g.Slots*g.poolShortBytes()+longFirst*g.PoolBytes]
 }
 
 // Share returns what sends to all of these peers at once on a lane, or nil where it would save nothing or one of
@@ -165,7 +169,8 @@ func (s *Share) Waiting(max int, f func(*Peer)) {
 }
 
 // holds reports whether the peer has not consumed message seq, which has been sent. It is counted back from next,
-// because sequence numbers wrap.
+// because sequence numbers wrap. A message that is out is at most a ring back, and so never taken for a consumed one. A slot of
+// a pool that lay unused for 2³² messages of the lane, to within a ring, counts as held until what is out now has been consumed.
 func (s *memSender) holds(seq uint32) bool {
 	if s.next-s.consumed < s.next-seq {
 		return false
@@ -198,8 +203,8 @@ func (pt *port) layPools(g Geometry) {
 	for lane := range pt.pools {
 		p := &pt.pools[lane]
 		at := lane * g.poolLane()
-		p.short = newRing(window, at, g.Slots, g.shortBytes(), len(pt.peers))
-		p.long = newRing(window, at+g.Slots*g.shortBytes(), g.Slots, g.PoolBytes, len(pt.peers))
+		p.short = newRing(window, at, g.Slots, g.poolShortBytes(), len(pt.peers))
+		p.long = newRing(window, at+g.Slots*g.poolShortBytes(), g.Slots, g.PoolBytes, len(pt.peers))
 		p.long.used, p.short.used = longFirst, g.Slots
 		p.ring = &p.long
 	}
@@ -226,6 +231,9 @@ func (p *Peer) connectPool(arena []byte, at uint64) error {
 	g := p.mesh.geo
 	if at == 0 {
 		return nil
+	}
+	if g.PoolLanes == 0 {
+		return errors.New("shared slots, of which there are none here")
 	}
 	if at > uint64(len(arena)) || uint64(len(arena))-at < uint64(g.poolBytes()) {
 		return fmt.Errorf("shared slots at %d in an arena of %d bytes", at, len(arena))

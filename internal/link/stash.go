@@ -14,17 +14,26 @@ type kept struct {
 	msg  Message
 }
 
-// put copies a message.
-func (s *stash) put(c Call, m Message) {
+// keptCost is what a message is charged beside its bytes: its place in the list, which append makes twice as long as it
+// must be, and the header of its memory.
+const keptCost = 192
+
+// charge is what a message counts as.
+func (k *kept) charge() int { return len(k.msg.Data) + keptCost }
+
+// put copies a message, and returns its charge.
+func (s *stash) put(c Call, m Message) int {
 	m.Data = slices.Clone(m.Data)
 	m.Answer = nil
-	s.kept = append(s.kept, kept{c, m})
-	s.bytes += len(m.Data)
+	k := kept{c, m}
+	s.kept = append(s.kept, k)
+	s.bytes += k.charge()
+	return k.charge()
 }
 
 // drop forgets the oldest message.
 func (s *stash) drop() {
-	s.bytes -= len(s.kept[0].msg.Data)
+	s.bytes -= s.kept[0].charge()
 	s.kept[0] = kept{}
 	if s.kept = s.kept[1:]; len(s.kept) == 0 {
 		s.kept = nil

@@ -488,8 +488,7 @@ func (r *wireReceiver) Stash(limit int) (bytes, messages int, err error) {
 		if call == nil {
 			return bytes, messages, err
 		}
-		r.stash.put(*call, m)
-		bytes, messages = bytes+m.Len, messages+1
+		bytes, messages = bytes+r.stash.put(*call, m), messages+1
 		r.free()
 	}
 	return bytes, messages, nil
