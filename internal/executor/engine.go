@@ -52,6 +52,7 @@ type Engine struct {
 	wire      bool
 	early     bool // memory shows short messages
 	canWait   bool // the mesh has one queue to sleep on
+	borrowed  bool // the run has read what a peer lent of its caller's memory
 	lendMin   int
 	darts     bool // plans that are single with a dart
 	sprints   bool // small plans may begin with a sprint
@@ -169,6 +170,12 @@ func (g *Gone) Error() string { return g.Notice.Text }
 // counted from when the run first has to wait.
 func (e *Engine) Run(ctx context.Context, timeout time.Duration, jobs []*Job) error {
 	err := e.run(ctx, timeout, jobs)
+	if err == nil && e.borrowed {
+		e.borrowed = false
+		if n := e.mesh.Failed(); n != nil { // who lent what was read may have had it back, and changed it, meanwhile
+			err = &Gone{n}
+		}
+	}
 	if err != nil {
 		e.mesh.Release()
 	}
@@ -446,6 +453,7 @@ func (e *Engine) fire(l *lane, a *action) (bool, error) {
 			l.answer(a.recvFrom[i].Rank, m.Answer)
 		}
 		e.msgs[i] = m
+		e.borrowed = e.borrowed || m.Lent
 		n = min(n, m.Len)
 	}
 	if a.direct && n >= directMin && l.sendsFrom(a) {
@@ -461,6 +469,9 @@ func (e *Engine) fire(l *lane, a *action) (bool, error) {
 	placed := false
 	for i, s := range a.sends {
 		if b := e.place(l, a, i); b != nil {
+			if f := e.mesh.Failed(); f != nil { // whose memory it is may have it back
+				return false, &Gone{f}
+			}
 			dsts, placed = append(dsts, b), true
 			continue
 		}

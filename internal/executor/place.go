@@ -21,7 +21,8 @@ func (l *lane) answerOf(rank int) []byte {
 }
 
 // place returns the peer's memory for the rest of the i-th send of an action, if its result may be
-// placed there: the finished chunk of Out goes to the same chunk of the peer's Out.
+// placed there: the finished chunk of Out goes to the same chunk of the peer's Out. At the end of the transfer that is
+// empty and not nil.
 func (e *Engine) place(l *lane, a *action, i int) []byte {
 	if !a.placeable || l.size > link.MaxMessage {
 		return nil
@@ -38,7 +39,7 @@ func (e *Engine) place(l *lane, a *action, i int) []byte {
 func (e *Engine) notify(l *lane, a *action, call *link.Call) bool {
 	for i := -l.placed - 1; i < len(a.sends); i++ {
 		l.placed = -i - 1
-		if l.answerOf(a.sendTo[i].Rank) != nil && !a.sends[i].Placed(l.size, call) {
+		if e.place(l, a, i) != nil && !a.sends[i].Placed(l.size, call) {
 			return false
 		}
 	}

@@ -1,0 +1,136 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/gccl/gccl/internal/link"
+	"github.com/gccl/gccl/rdma"
+	"github.com/gccl/gccl/rdma/loopback"
+	"github.com/gccl/gccl/schedule"
+	"github.com/stretchr/testify/require"
+)
+
+// placing is an engine of rank 0 of three whose action sends the finished Out, of n bytes, on to the others, which may have it placed.
+func placing(t *testing.T, ms []*link.Mesh, n int) (*Engine, *lane) {
+	s, err := schedule.Parse("allreduce rank 0 of 3 root 0 in 1 out 1 ahead 0 early\nlane\nrecv out[0] from 1 final\nsend out[0] to 1\nsend out[0] to 2")
+	require.NoError(t, err)
+	prog, err := Compile(s)
+	require.NoError(t, err)
+	p, err := prog.Plan(ms[0], Layout{Elem: 1, In: []int{n}, Out: []int{n}}, 0)
+	require.NoError(t, err)
+	e := New(ms[0], Options{LendMin: 1 << 30, Wait: Wait{Yield: func() {}}})
+	b := make([]byte, n)
+	e.start([]*Job{{Plan: p, Args: Args{In: b, Out: b, Call: link.Call{FP: 7}}}})
+	l := &e.lanes[0]
+	require.True(t, l.acts[0].placeable)
+	require.Len(t, l.acts[0].sends, 2)
+	return e, l
+}
+
+// arrive sends n bytes from rank 1 to rank 0.
+func arrive(t *testing.T, ms []*link.Mesh, n int) {
+	s := ms[1].Peer(0).Sender(0)
+	b, ok := s.Reserve(n)
+	require.True(t, ok)
+	require.Len(t, b, n)
+	for i := range b {
+		b[i] = 5
+	}
+	s.Commit(n, &link.Call{FP: 7})
+}
+
+// Where one peer's place is too short, what it is sent is not told as placed, too.
+func TestPlaceTooShort(t *testing.T) {
+	const n = 256
+	ms := pooled(t, 3)
+	e, l := placing(t, ms, n)
+	places := [3][]byte{nil, make([]byte, n), make([]byte, n-1)}
+	l.answer(1, places[1])
+	l.answer(2, places[2])
+	arrive(t, ms, n)
+	_, err := e.advance(l)
+	require.NoError(t, err)
+	require.True(t, l.over)
+	for r := 1; r <= 2; r++ {
+		in := ms[r].Peer(0).Receiver(0)
+		m, err := in.Peek(&link.Call{FP: 7})
+		require.NoError(t, err)
+		require.Equal(t, n, m.Len)
+		require.Equal(t, r == 1, m.Placed)
+		require.Equal(t, r == 1, places[r][0] == 5)
+		in.Advance(n)
+		_, more := in.Look()
+		require.False(t, more, "one transfer, one message")
+	}
+}
+
+// Once a peer has given the call up, nothing more is placed in its memory.
+func TestNothingIsPlacedAfterAFailure(t *testing.T) {
+	const n = 256
+	ms := pooled(t, 3)
+	e, l := placing(t, ms, n)
+	places := [3][]byte{nil, make([]byte, n), make([]byte, n)}
+	l.answer(1, places[1])
+	l.answer(2, places[2])
+	arrive(t, ms, n/2)
+	_, err := e.advance(l)
+	require.NoError(t, err)
+	ms[2].Fail(&link.Notice{Cause: link.CauseGaveUp, From: 2, Culprit: 2, Text: "enough"})
+	arrive(t, ms, n/2)
+	_, err = e.advance(l)
+	var gone *Gone
+	require.ErrorAs(t, err, &gone)
+	for _, place := range places[1:] {
+		require.Equal(t, slices.Repeat([]byte{5}, n/2), place[:n/2])
+		require.Equal(t, make([]byte, n/2), place[n/2:])
+	}
+}
+
+// A run that has read what a peer lent fails if the peer's has: its caller may have changed the memory already.
+func TestLentAndTakenBack(t *testing.T) {
+	const n = 4096
+	network := loopback.NewNetwork()
+	var ms [2]*link.Mesh
+	var devs [2]rdma.Device
+	for r := range ms {
+		dev := network.Device()
+		m, err := link.New(link.Config{Rank: r, Size: 2, Geometry: link.Geometry{Lanes: 1, Slots: 4, SlotBytes: 128}, Bell: link.NewBell(),
+			Device: func(int) rdma.Device { return dev }, Describe: func(r int) string { return fmt.Sprintf("rank %d", r) }})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, m.Close()) })
+		ms[r], devs[r] = m, dev
+	}
+	blobs := [][]byte{ms[0].Blob(), ms[1].Blob()}
+	var both sync.WaitGroup
+	var errs [2]error
+	for r, m := range ms {
+		both.Go(func() { errs[r] = m.Connect(t.Context(), blobs) })
+	}
+	both.Wait()
+	require.Equal(t, [2]error{}, errs)
+	region, err := devs[1].Alloc(n, "tensor")
+	require.NoError(t, err)
+	require.NoError(t, ms[0].Peer(1).SetWindow(t.Context(), 1, nil, region.Remote()))
+
+	call := link.Call{FP: 7}
+	p, err := Transfer(1, false).Plan(ms[0], Layout{Elem: 1, Out: []int{n}}, 0)
+	require.NoError(t, err)
+	e := New(ms[0], Options{LendMin: n, Wait: Wait{Yield: func() {}}})
+	for _, fails := range []bool{false, true} {
+		require.True(t, ms[1].Peer(0).Sender(0).Lend(link.Place{Window: 1}, link.Place{}, n, &call))
+		if fails {
+			ms[1].Fail(&link.Notice{Cause: link.CauseGaveUp, From: 1, Culprit: 1, Text: "enough"})
+		}
+		err = e.Run(context.Background(), 0, []*Job{{Plan: p, Args: Args{Out: make([]byte, n), Call: call}}})
+		if !fails {
+			require.NoError(t, err)
+			continue
+		}
+		var gone *Gone
+		require.ErrorAs(t, err, &gone)
+	}
+}
