@@ -21,7 +21,10 @@
 // destination of a Reduce on others than the root, may be tensor.Tensor{}.
 //
 // Tensors from [Comm.Alloc] lie in memory that the peers on this host can read and write directly, which makes
-// large messages several times faster there. All ranks pass such tensors to a call, or none.
+// large messages several times faster there. All ranks pass such tensors to a call, or none. After a call has
+// broken the communicator, they may still write to what its Alloc has given out, until all ranks have closed it: what each was
+// storing when this one gave up, and a stopped one when it goes on. Take the contents for undefined then, and use tensors of the
+// new communicator's Alloc after Shrink. Ordinary slices are never written after the call has returned.
 //
 // # Contexts
 //

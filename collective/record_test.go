@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gccl/gccl/internal/recorder"
@@ -170,6 +171,25 @@ func TestAbortLeavesARecord(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("gccl-%016x-rank1.json", comms[1].epoch)))
 	require.NoError(t, err)
 	require.Contains(t, string(b), "aborted: enough")
+}
+
+// Who learns of a recovery just before Close leaves no record of a failure afterwards.
+func TestRecoveryHeardOfBeforeClose(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		comms, err := NewLocal(context.Background(), 2, Config{DumpDir: dir})
+		require.NoError(t, err)
+		comms[0].called(1, opShrink)
+		for _, c := range comms {
+			require.NoError(t, c.Close())
+		}
+		time.Sleep(2 * causeFirst)
+		synctest.Wait()
+		require.Nil(t, comms[0].broken.Load())
+	})
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	require.NoError(t, err)
+	require.Empty(t, files)
 }
 
 // A dump that somebody asked for, and that is late, does not take the place of a failure's record.

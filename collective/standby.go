@@ -139,7 +139,7 @@ func (c *Comm) called(rank int, op uint8) {
 		return
 	}
 	time.AfterFunc(causeFirst, func() {
-		if c.broken.Load() != nil {
+		if c.closed.Load() || c.broken.Load() != nil {
 			return
 		}
 		if n := c.told(); n != nil { // while this rank was in no call
