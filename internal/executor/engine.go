@@ -142,28 +142,6 @@ func (e *Engine) Joined(transfers ...link.Receiver) {
 	e.darts = e.sprints || e.lendMin > link.InlineBytes && !e.wire
 }
 
-// Tend is for a rank that waits for something else between two runs, now and then: it takes in what
-// peers send unasked, and returns *Gone once the mesh is broken.
-func (e *Engine) Tend() error {
-	if n := e.mesh.Failed(); n != nil {
-		return &Gone{n}
-	}
-	if e.wire {
-		if _, err := e.mesh.Progress(); err != nil {
-			return err
-		}
-	}
-	_, err := e.stash()
-	return err
-}
-
-// Gone is the error of a run that waits for a rank that will send nothing more, or whose mesh
-// another rank has given up.
-type Gone struct{ Notice *link.Notice }
-
-// Error returns the notice's text.
-func (g *Gone) Error() string { return g.Notice.Text }
-
 // Run replays the jobs' plans until all have finished: every received byte is in place, every lent
 // span is released, and nothing waits for this rank to poll. On an error the links are in an
 // undefined state and the mesh must be failed. timeout, if positive, bounds it beside ctx; it is

@@ -103,9 +103,6 @@ type Plan struct {
 // Windows returns how often the schedule is replayed.
 func (p *Plan) Windows() int { return p.windows }
 
-// Scratch returns the bytes of scratch memory a run needs.
-func (p *Plan) Scratch() int { return p.scratch }
-
 // Windows returns how often the schedule is replayed under a layout.
 func (p *Program) Windows(lay Layout) (int, error) {
 	r := resolver{s: &p.Schedule, lay: lay}

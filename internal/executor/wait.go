@@ -164,6 +164,28 @@ func (e *Engine) sleep() error {
 	return nil
 }
 
+// Tend is for a rank that waits for something else between two runs, now and then: it takes in what
+// peers send unasked, and returns *Gone once the mesh is broken.
+func (e *Engine) Tend() error {
+	if n := e.mesh.Failed(); n != nil {
+		return &Gone{n}
+	}
+	if e.wire {
+		if _, err := e.mesh.Progress(); err != nil {
+			return err
+		}
+	}
+	_, err := e.stash()
+	return err
+}
+
+// Gone is the error of a run that waits for a rank that will send nothing more, or whose mesh
+// another rank has given up.
+type Gone struct{ Notice *link.Notice }
+
+// Error returns the notice's text.
+func (g *Gone) Error() string { return g.Notice.Text }
+
 // check looks for reasons to give up: a broken mesh, a peer in another call, a peer that is gone while
 // a lane waits for it, the context, the deadline.
 func (e *Engine) check(ctx context.Context, now time.Time, timeout time.Duration) error {

@@ -68,9 +68,6 @@ func (r *Ring) Waited(t time.Time) {
 	}
 }
 
-// Begun is the number of calls ever recorded.
-func (r *Ring) Begun() uint64 { return r.begun }
-
 // Busy reports whether calls have begun and not ended.
 func (r *Ring) Busy() bool { return r.done < r.begun && !r.failed }
 

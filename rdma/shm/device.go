@@ -45,7 +45,7 @@ type Device struct {
 	bell     bell
 	fenced   bool // by the Arm of peers' bells
 
-	strangers atomic.Uint64
+	strangers atomic.Uint64 // connections dropped: another user id, not the protocol, or not an endpoint's token
 
 	mu        sync.Mutex // guards what follows
 	closed    bool
@@ -103,10 +103,6 @@ func (d *Device) Attr() rdma.Attr {
 
 // Bell implements rdma.BellDevice. It is the same bell each time.
 func (d *Device) Bell() rdma.Bell { return &d.bell }
-
-// Strangers returns how many connections were dropped because the other side had another user id,
-// did not speak the protocol, or did not know an endpoint's token.
-func (d *Device) Strangers() uint64 { return d.strangers.Load() }
 
 // NewCQ implements rdma.Device. The queue has room for all its endpoints' completions, whatever depth.
 func (d *Device) NewCQ(depth int, ring func()) (rdma.CQ, error) {

@@ -72,12 +72,12 @@ func TestStrangersAreDropped(t *testing.T) {
 		awaitEnd(t, c)
 		_ = c.Close()
 	}
-	require.Eventually(t, func() bool { return a.dev.Strangers() == uint64(each*len(noise)) }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return a.dev.strangers.Load() == uint64(each*len(noise)) }, 20*time.Second, time.Millisecond)
 	require.NoError(t, a.Close())
 	require.NoError(t, b.Close())
 	require.Eventually(t, func() bool { return openFiles(t) < before }, 20*time.Second, time.Millisecond,
 		"each side has given back its ring, and nothing is left")
-	require.Zero(t, b.dev.Strangers())
+	require.Zero(t, b.dev.strangers.Load())
 }
 
 // The name of a socket may be taken by someone else when its owner is gone. Without the token

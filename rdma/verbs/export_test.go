@@ -6,6 +6,9 @@ import (
 	"github.com/gccl/gccl/rdma"
 )
 
+// OpenAll opens all ports.
+func OpenAll(o Options) ([]*Device, error) { return open(o, 1<<16) }
+
 // ForceError puts an endpoint's queue pair into the error state, as a failing card does.
 func ForceError(e rdma.Endpoint) { e.(*endpoint).toError() }
 

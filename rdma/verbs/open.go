@@ -22,10 +22,8 @@ func Open(o Options) (*Device, error) {
 	return ds[0], nil
 }
 
-// OpenAll opens every active port that o.HCA admits, sorted by name, at least one. Ports that do not work
+// open opens active ports that o.HCA admits, sorted by name, at least one and at most so many. Ports that do not work
 // are left out, with a warning in the log.
-func OpenAll(o Options) ([]*Device, error) { return open(o, 1<<16) }
-
 func open(o Options, most int) ([]*Device, error) {
 	o, err := o.withDefaults()
 	if err != nil {
