@@ -55,7 +55,11 @@ type Comm struct {
 	pulse   stopper
 	tending atomic.Bool // the pulse has the turn, or is about to take it, for a moment
 
+	outside sync.Mutex // held by whoever uses the mesh, while the one with the turn waits outside the engine (attended)
+
 	broken    atomic.Pointer[StepError]
+	intact    context.Context // until the communicator breaks
+	breakOff  context.CancelCauseFunc
 	closed    atomic.Bool
 	life      sync.RWMutex // guards the mesh against Abort while it is released
 	released  bool
@@ -299,7 +303,7 @@ func (c *Comm) giveUp(cause link.Cause, call, verb, why string) {
 	}
 	c.life.RUnlock()
 	c.tellPairs(first)
-	c.broken.CompareAndSwap(nil, &StepError{Kind: kindOf(cause), Call: call, Rank: c.rank, Peer: c.rank, Step: -1, Err: errors.New(n.Text)})
+	c.breaks(&StepError{Kind: kindOf(cause), Call: call, Rank: c.rank, Peer: c.rank, Step: -1, Err: errors.New(n.Text)})
 	for c.cfg.DumpDir != "" && c.tending.Load() {
 		runtime.Gosched()
 	}

@@ -15,7 +15,12 @@ import (
 // fail breaks the communicator because the call with that number failed, tells the peers, and returns the error
 // that this and every later call gives.
 func (c *Comm) fail(call *Call, seq uint64, err error) error {
-	e := &StepError{Kind: ErrInternal, Call: call.String(), Seq: seq, Rank: c.rank, Peer: -1, Step: -1, Err: err}
+	return c.failIn(call.String(), seq, err)
+}
+
+// failIn is fail of a call of that description.
+func (c *Comm) failIn(call string, seq uint64, err error) error {
+	e := &StepError{Kind: ErrInternal, Call: call, Seq: seq, Rank: c.rank, Peer: -1, Step: -1, Err: err}
 	if at, ok := c.engine.Position(); ok {
 		e.Lane, e.Step, e.Steps, e.Doing = at.Lane, at.Step, at.Steps, at.Doing
 	}
@@ -45,7 +50,7 @@ func (c *Comm) fail(call *Call, seq uint64, err error) error {
 		e.Kind, e.Peer, e.Err = ErrMismatch, mismatch.Peer, errors.New(n.Text)
 	case errors.As(err, &length):
 		n.Cause, n.Culprit = link.CauseMismatch, length.Peer
-		n.Text = fmt.Sprintf("%s in %v: %v", c.describe(c.rank), *call, length)
+		n.Text = fmt.Sprintf("%s in %s: %v", c.describe(c.rank), call, length)
 		e.Kind, e.Peer = ErrMismatch, length.Peer
 	case errors.As(err, &corrupt):
 		n.Cause, n.Culprit = link.CauseCorrupt, corrupt.Peer
@@ -73,7 +78,7 @@ func (c *Comm) fail(call *Call, seq uint64, err error) error {
 		e.Kind, e.Peer, e.Err = kindOf(broke.Cause), broke.Culprit, broke
 	}
 	c.retreat(broke)
-	first := c.broken.CompareAndSwap(nil, e)
+	first := c.breaks(e)
 	if c.cfg.DumpDir != "" {
 		c.writeDump(c.snapshot("failure"))
 	}
@@ -82,6 +87,13 @@ func (c *Comm) fail(call *Call, seq uint64, err error) error {
 	}
 	c.log.Warn("communicator broken", errorFields(e)...)
 	return e
+}
+
+// breaks marks the communicator as broken, and ends what waits outside the engine (attended). It reports whether e is the first reason.
+func (c *Comm) breaks(e *StepError) bool {
+	first := c.broken.CompareAndSwap(nil, e)
+	c.breakOff(c.broken.Load())
+	return first
 }
 
 // withdrawMost is how long a failed call waits for the peers' cards to acknowledge what it has posted, of which the latest is why

@@ -23,13 +23,17 @@ func (c *Comm) Waiting(ctx context.Context) (int, error) {
 		if err := c.usable(); err != nil {
 			return err
 		}
-		var err error
+		call := &Call{Kind: Broadcast, Dst: tensor.Of(n), Src: tensor.Of(n)}
+		err := ctx.Err()
+		if err != nil {
+			return notBegun(*call, err)
+		}
 		if c.rank == 0 {
-			if err = c.openHall(ctx); err == nil {
+			if err = c.attended(ctx, "waiting", c.openHall); err == nil {
 				n[0] = int64(c.standby.hall.count())
 			}
 		}
-		return errors.Join(err, c.run(ctx, &Call{Kind: Broadcast, Dst: tensor.Of(n), Src: tensor.Of(n)}))
+		return errors.Join(err, selfGroup{c: c, begun: err != nil}.run(ctx, call)) // the others hear of a failure
 	})
 	<-h.done
 	if h.err == nil && n[0] < 0 {
@@ -91,8 +95,11 @@ func (c *Comm) grow(ctx context.Context, s *recovery.Session, n int) (*Comm, err
 	mine := growth{N: n}
 	var guests []*guest
 	if c.rank == 0 {
-		var err error
-		if guests, err = c.invite(ctx, n, name); err != nil {
+		err := c.attended(ctx, "grow", func(ctx context.Context) (err error) {
+			guests, err = c.invite(ctx, n, name)
+			return err
+		})
+		if err != nil {
 			mine.Error = err.Error()
 		}
 	}
@@ -106,7 +113,11 @@ func (c *Comm) grow(ctx context.Context, s *recovery.Session, n int) (*Comm, err
 	if err := c.announce(ctx, mine); err != nil {
 		return nil, err
 	}
-	child, made := c.withGuests(ctx, s, name, n, guests)
+	var child *Comm
+	made := c.attended(ctx, "grow", func(ctx context.Context) (err error) {
+		child, err = c.withGuests(ctx, s, name, n, guests)
+		return err
+	})
 	v := agree.Outcome{Flags: 1, Failed: agree.NewSet(c.size)}
 	if made != nil {
 		v.Flags = 0
@@ -197,16 +208,11 @@ func (c *Comm) announce(ctx context.Context, mine growth) error {
 
 // gathered gives every rank what each has found, even if that is that ctx has ended.
 func gathered[T any](ctx context.Context, c *Comm, mine T) ([]T, error) {
-	if ctx.Err() != nil {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), sayTime)
-		defer cancel()
-	}
 	blob, err := json.Marshal(mine)
 	if err != nil {
 		return nil, err
 	}
-	blobs, err := selfGroup{c}.AllGather(ctx, blob)
+	blobs, err := selfGroup{c: c, begun: true}.AllGather(ctx, blob)
 	if err != nil {
 		return nil, err
 	}

@@ -43,6 +43,7 @@ func New(ctx context.Context, cfg Config) (_ *Comm, err error) {
 		fmt.Errorf("the ranks could not all be connected in time (GCCL_TIMEOUT): %w", context.DeadlineExceeded))
 	defer cancel()
 	c := &Comm{cfg: cfg, log: cfg.Logger, catalog: catalog(), plans: map[planKey]*planned{}}
+	c.intact, c.breakOff = context.WithCancelCause(context.Background())
 	defer func() {
 		if err != nil {
 			err = errors.Join(ofThisPackage(err), c.release())

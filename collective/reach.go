@@ -175,13 +175,17 @@ func (c *Comm) join(ctx context.Context, ranks []int) error {
 	a.unwatch()
 	a.meetings.Wait()
 	j.Done()
+	ctx, cancel := c.unbroken(ctx)
+	defer cancel()
 	for _, r := range ranks {
 		p := c.mesh.Peer(r)
 		c.engine.Joined(p.Receiver(c.geo.Lanes - 1))
 		for i := range c.windows.list {
-			if err := c.windows.list[i].show(ctx, p); err != nil {
+			show, err := c.windows.list[i].fetch(ctx, p)
+			if err != nil {
 				return err
 			}
+			show()
 		}
 	}
 	return nil

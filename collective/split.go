@@ -14,7 +14,9 @@ const NoColor = -1
 
 // Split makes new communicators of this one's ranks: one for each color ≥ 0, its ranks ordered by
 // key and then by rank here. All ranks must call it. A rank with NoColor gets nil. The new
-// communicators have devices and links of their own, are closed on their own, and may outlive this one.
+// communicators have devices and links of their own, are closed on their own, and may outlive this one. If a rank cannot
+// take part in one, or its ctx ends, Split fails on all ranks of that one, and this communicator is as before; a rank of it that is lost or
+// silent meanwhile, or gives up, breaks it, as in any call.
 func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	if color < NoColor {
 		return nil, invalid("split with color %d", color)
@@ -38,7 +40,7 @@ func (c *Comm) split(ctx context.Context, color, key int) (*Comm, error) {
 	}
 	mine := binary.LittleEndian.AppendUint64(nil, uint64(color))
 	mine = binary.LittleEndian.AppendUint64(mine, uint64(key))
-	all, err := selfGroup{c}.AllGather(ctx, mine)
+	all, err := selfGroup{c: c}.AllGather(ctx, mine)
 	if err != nil {
 		return nil, err
 	}
@@ -54,12 +56,15 @@ func (c *Comm) split(ctx context.Context, color, key int) (*Comm, error) {
 		}
 	}
 	slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(keys[a], keys[b]) })
-	g := &splitGroup{parent: selfGroup{c}, members: members}
+	g := &splitGroup{parent: selfGroup{c: c, begun: true}, members: members}
 	var child *Comm
 	if color != NoColor {
 		cfg := c.cfg
 		cfg.Group = g
-		child, err = New(ctx, cfg)
+		err = c.attended(ctx, "split", func(ctx context.Context) (err error) {
+			child, err = New(ctx, cfg)
+			return err
+		})
 	}
 	if end := g.end(ctx, err); end != nil && err == nil {
 		err = end
@@ -91,6 +96,9 @@ func (g *splitGroup) Size() int { return len(g.members) }
 // AllGather implements bootstrap.Group. A blob begins with 0, or with 1 if the rank has failed and
 // the rest says why.
 func (g *splitGroup) AllGather(ctx context.Context, mine []byte) ([][]byte, error) {
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx) // end tells the others
+	}
 	return g.exchange(ctx, append([]byte{0}, mine...))
 }
 

@@ -221,6 +221,8 @@ func (st *transit) finish(ctx context.Context) error {
 	}
 	ctx, cancel := st.c.bounded(ctx)
 	defer cancel()
+	ctx, release := st.c.unbroken(ctx)
+	defer release()
 	if err := settle(ctx, s.marks[0]); err != nil {
 		return &deviceError{fmt.Errorf("copy to %v: %w", s.g.dev, err)}
 	}
@@ -270,6 +272,8 @@ func (a *accel) copy(ctx context.Context, c *Comm, dst, src tensor.Tensor) (err 
 	defer st.release()
 	ctx, cancel := c.bounded(ctx)
 	defer cancel()
+	ctx, release := c.unbroken(ctx)
+	defer release()
 	host := src.Bytes()
 	if src.Device() != tensor.Host {
 		s, err := st.side(a, src, nil)

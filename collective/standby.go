@@ -143,7 +143,7 @@ func (c *Comm) called(rank int, op uint8) {
 			return
 		}
 		if n := c.told(); n != nil { // while this rank was in no call
-			c.broken.CompareAndSwap(nil, &StepError{Kind: kindOf(n.Cause), Call: "between calls", Rank: c.rank, Peer: n.Culprit, Step: -1, Err: n})
+			c.breaks(&StepError{Kind: kindOf(n.Cause), Call: "between calls", Rank: c.rank, Peer: n.Culprit, Step: -1, Err: n})
 			return
 		}
 		c.Revoke(fmt.Errorf("%s recovers", c.describe(rank)))

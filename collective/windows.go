@@ -24,12 +24,14 @@ type window struct {
 	theirs []rdma.RemoteRegion // by rank, on that device
 }
 
-// show makes a peer's part of a window known to this rank, if it is on the device that reaches the peer.
-func (w *window) show(ctx context.Context, p *link.Peer) error {
+// fetch maps a peer's part of a window, if it is on the device that reaches the peer and can be mapped. show then makes it known to
+// this rank.
+func (w *window) fetch(ctx context.Context, p *link.Peer) (show func(), err error) {
 	if p.Provider != w.dev {
-		return nil
+		return func() {}, nil
 	}
-	return p.SetWindow(ctx, w.id, w.region, w.theirs[p.Rank])
+	b, err := p.MapWindow(ctx, w.theirs[p.Rank])
+	return func() { p.SetWindow(w.id, w.region, w.theirs[p.Rank], b) }, err
 }
 
 // place names memory inside a window, or returns the zero Place.
@@ -72,8 +74,9 @@ const maxAlloc = 1 << 46
 // reached over verbs, long transfers between such tensors go straight from one to the other.
 // Over tcp nothing is gained. All ranks must call it together with the same type and count, and must then pass such
 // tensors to a call on all ranks or on none (else ErrMismatch). It lives until
-// Free or Close. If a rank has no memory, or asks for another size (ErrMismatch), Alloc fails on all ranks
-// alike, and the communicator is as before.
+// Free or Close. If a rank has no memory, asks for another size (ErrMismatch), or cannot map the others' before its ctx ends or
+// Config.Timeout has passed, Alloc fails on all ranks alike, and the communicator is as before. A rank that does not come to Alloc, or is
+// lost or silent meanwhile, breaks it, as in any call.
 func (c *Comm) Alloc(ctx context.Context, dt tensor.DType, count int) (tensor.Tensor, error) {
 	if !dt.Valid() || count < 0 || count > maxAlloc/max(1, dt.Size()) {
 		return tensor.Tensor{}, invalid("alloc of %d elements of type %v", count, dt)
@@ -91,6 +94,8 @@ func (c *Comm) alloc(ctx context.Context, dt tensor.DType, count int) (t tensor.
 	if err := c.usable(); err != nil {
 		return t, err
 	}
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
 	n := count * dt.Size()
 	dev, err := c.windowDevice()
 	if err != nil {
@@ -104,12 +109,12 @@ func (c *Comm) alloc(ctx context.Context, dt tensor.DType, count int) (t tensor.
 	} else {
 		failed = fmt.Errorf("allocate %d bytes: %w", n, failed)
 	}
-	all, err := selfGroup{c}.AllGather(ctx, blob)
+	all, err := selfGroup{c: c}.AllGather(ctx, blob)
 	if err == nil {
 		c.windows.last++
 		win.id = c.windows.last
 		if failed == nil {
-			failed = c.setWindow(ctx, &win, n, all)
+			failed = c.attended(ctx, "alloc", func(ctx context.Context) error { return c.setWindow(ctx, &win, n, all) })
 		}
 		err = c.allWell(ctx, failed)
 	}
@@ -154,7 +159,7 @@ func (c *Comm) allWell(ctx context.Context, failed error) error {
 	if failed != nil {
 		mine = []byte(failed.Error())
 	}
-	all, err := selfGroup{c}.AllGather(ctx, mine)
+	all, err := selfGroup{c: c, begun: true}.AllGather(ctx, mine)
 	if failed != nil || err != nil {
 		return errors.Join(failed, err)
 	}
@@ -192,9 +197,13 @@ func (c *Comm) setWindow(ctx context.Context, w *window, n int, all [][]byte) er
 		}
 		w.theirs[r] = rdma.RemoteRegion{Addr: binary.LittleEndian.Uint64(b[8:]), Key: binary.LittleEndian.Uint64(b[16:]), Len: binary.LittleEndian.Uint64(b[24:])}
 		if p := c.mesh.Peer(r); p != nil { // others when they join
-			if err := w.show(ctx, p); err != nil {
+			show, err := w.fetch(ctx, p)
+			if err != nil {
 				return fmt.Errorf("alloc: %w", err)
 			}
+			c.outside.Lock()
+			show()
+			c.outside.Unlock()
 		}
 	}
 	return nil

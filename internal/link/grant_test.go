@@ -2,7 +2,6 @@ package link
 
 import (
 	"bytes"
-	"context"
 	"math"
 	"testing"
 	"testing/synctest"
@@ -24,7 +23,7 @@ func windowed(t require.TestingT, g Geometry, n int) (a, b *Mesh, mem [2][]byte)
 		mem[r] = regions[r].Bytes()[:n]
 	}
 	for r, m := range []*Mesh{a, b} {
-		require.NoError(t, m.Peer(1-r).SetWindow(context.Background(), 1, regions[r], regions[1-r].Remote()))
+		m.Peer(1-r).SetWindow(1, regions[r], regions[1-r].Remote(), nil)
 	}
 	return a, b, mem
 }

@@ -220,7 +220,9 @@ func TestLendAndPlace(t *testing.T) {
 	defer b.Close()
 	region, err := (*a.ports.Load())[0].dev.Alloc(4096, "window")
 	require.NoError(t, err)
-	require.NoError(t, b.Peer(0).SetWindow(context.Background(), 1, nil, region.Remote()))
+	mapped, err := b.Peer(0).MapWindow(context.Background(), region.Remote())
+	require.NoError(t, err)
+	b.Peer(0).SetWindow(1, nil, region.Remote(), mapped)
 	mem := region.Bytes()
 	copy(mem[100:], "lent bytes")
 	call := Call{FP: 9}

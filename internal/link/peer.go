@@ -74,26 +74,34 @@ func (p *Peer) Mapped() bool { return p.memory != nil && !p.mesh.geo.Checksum }
 // Direct reports whether messages can be sent from where they lie (Sender.CommitFrom).
 func (p *Peer) Direct() bool { return p.direct && !p.mesh.geo.Checksum }
 
+// MapWindow maps a region of the peer's if its memory can be mapped, for which it may wait for the peer; else it returns nil. The mesh
+// may be in use meanwhile.
+func (p *Peer) MapWindow(ctx context.Context, r rdma.RemoteRegion) ([]byte, error) {
+	if p.memory == nil {
+		return nil, nil
+	}
+	b, err := p.memory.Map(ctx, r)
+	if err == nil {
+		err = p.populate(b)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("map a window of rank %d: %w", p.Rank, err)
+	}
+	return b, nil
+}
+
 // SetWindow makes a region of the peer's, and this rank's own, known under a number from 1 up that both ranks use for
-// them. It maps the peer's if its memory can be mapped; else long transfers between windows go straight there.
+// them. mapped is the peer's (MapWindow); if it is nil, long transfers between windows go straight there.
 // The regions are of the device that connects the two, and stay open until DropWindow.
-func (p *Peer) SetWindow(ctx context.Context, id int, mine rdma.Region, r rdma.RemoteRegion) error {
+func (p *Peer) SetWindow(id int, mine rdma.Region, r rdma.RemoteRegion, mapped []byte) {
 	if p.memory == nil {
 		p.show(id, mine, r)
-		return nil
+		return
 	}
 	for len(p.windows) <= id {
 		p.windows = append(p.windows, nil)
 	}
-	b, err := p.memory.Map(ctx, r)
-	if err != nil {
-		return fmt.Errorf("map window %d of rank %d: %w", id, p.Rank, err)
-	}
-	p.windows[id] = b
-	if err := p.populate(b); err != nil {
-		return fmt.Errorf("map window %d of rank %d: %w", id, p.Rank, err)
-	}
-	return nil
+	p.windows[id] = mapped
 }
 
 // populate makes a part of the peer's memory accessible now, rather than in the midst of a call.

@@ -80,7 +80,9 @@ func (p *Peer) connectWire() error {
 	p.visit(p.section)
 	attr := p.port.dev.Attr()
 	w := &wire{peer: p, staging: st, auto: attr.Autonomous, early: attr.Early, inline: attr.MaxInline, most: min(attr.MaxMessage&^63, placedMost)}
+	p.mesh.life.Lock() // a provider may be telling of a loss
 	p.wire = w
+	p.mesh.life.Unlock()
 	if _, keeps := p.endpoint.(rdma.Keeper); keeps {
 		p.direct = attr.AnyLocal
 	}
