@@ -2,14 +2,11 @@ package executor
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"sync"
 	"testing"
 
 	"github.com/gccl/gccl/internal/link"
 	"github.com/gccl/gccl/rdma"
-	"github.com/gccl/gccl/rdma/loopback"
 	"github.com/gccl/gccl/schedule"
 	"github.com/stretchr/testify/require"
 )
@@ -93,28 +90,8 @@ func TestNothingIsPlacedAfterAFailure(t *testing.T) {
 // A run that has read what a peer lent fails if the peer's has: its caller may have changed the memory already.
 func TestLentAndTakenBack(t *testing.T) {
 	const n = 4096
-	network := loopback.NewNetwork()
-	var ms [2]*link.Mesh
-	var devs [2]rdma.Device
-	for r := range ms {
-		dev := network.Device()
-		m, err := link.New(link.Config{Rank: r, Size: 2, Geometry: link.Geometry{Lanes: 1, Slots: 4, SlotBytes: 128}, Bell: link.NewBell(),
-			Device: func(int) rdma.Device { return dev }, Describe: func(r int) string { return fmt.Sprintf("rank %d", r) }})
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, m.Close()) })
-		ms[r], devs[r] = m, dev
-	}
-	blobs := [][]byte{ms[0].Blob(), ms[1].Blob()}
-	var both sync.WaitGroup
-	var errs [2]error
-	for r, m := range ms {
-		both.Go(func() { errs[r] = m.Connect(t.Context(), blobs) })
-	}
-	both.Wait()
-	require.Equal(t, [2]error{}, errs)
-	region, err := devs[1].Alloc(n, "tensor")
-	require.NoError(t, err)
-	require.NoError(t, ms[0].Peer(1).SetWindow(t.Context(), 1, nil, region.Remote()))
+	ms, devs := together(t, 2, link.Geometry{Lanes: 1, Slots: 4, SlotBytes: 128})
+	shown(t, ms[0], devs[1], n)
 
 	call := link.Call{FP: 7}
 	p, err := Transfer(1, false).Plan(ms[0], Layout{Elem: 1, Out: []int{n}}, 0)
@@ -132,5 +109,48 @@ func TestLentAndTakenBack(t *testing.T) {
 		}
 		var gone *Gone
 		require.ErrorAs(t, err, &gone)
+	}
+}
+
+// shown gives rank 1 a tensor of n bytes that rank 0 can read.
+func shown(t *testing.T, m *link.Mesh, dev rdma.Device, n int) {
+	region, err := dev.Alloc(n, "tensor")
+	require.NoError(t, err)
+	mapped, err := m.Peer(1).MapWindow(t.Context(), region.Remote())
+	require.NoError(t, err)
+	m.Peer(1).SetWindow(1, nil, region.Remote(), mapped)
+}
+
+// What a peer lent is not sent on after it has failed, neither through a slot nor through a pool: who gets it read nothing
+// that was lent, and would take it for good.
+func TestLentIsNotSentOnAfterAFailure(t *testing.T) {
+	for name, g := range map[string]link.Geometry{
+		"slots": {Lanes: 1, Slots: 4, SlotBytes: 4096},
+		"pool":  {Lanes: 1, Slots: 4, SlotBytes: 4096, PoolLanes: 1, PoolBytes: 4096},
+	} {
+		for _, n := range []int{64, 4096} { // the former as short as goes in one step
+			for _, fails := range []bool{false, true} {
+				ms, devs := together(t, 4, g)
+				shown(t, ms[0], devs[1], n)
+				s, err := schedule.Parse("allreduce rank 0 of 4 root 0 in 1 out 1 ahead 0\nlane\nrecv out[0] from 1 final\nsend out[0] to 2\nsend out[0] to 3")
+				require.NoError(t, err)
+				prog, err := Compile(s)
+				require.NoError(t, err)
+				p, err := prog.Plan(ms[0], Layout{Elem: 1, In: []int{n}, Out: []int{n}}, 0)
+				require.NoError(t, err)
+				e := New(ms[0], Options{LendMin: 1 << 30, Wait: Wait{Yield: func() {}, Spins: 9}})
+				require.True(t, ms[1].Peer(0).Sender(0).Lend(link.Place{Window: 1}, link.Place{}, n, &link.Call{FP: 7}))
+				if fails {
+					ms[1].Fail(&link.Notice{Cause: link.CauseGaveUp, From: 1, Culprit: 1, Text: "enough"})
+				}
+				b := make([]byte, n)
+				err = e.Run(t.Context(), 0, []*Job{{Plan: p, Args: Args{In: b, Out: b, Call: link.Call{FP: 7}}}})
+				require.Equal(t, fails, err != nil, "%s of %d: %v", name, n, err)
+				for r := 2; r <= 3; r++ {
+					_, sent := ms[r].Peer(0).Receiver(0).Look()
+					require.Equal(t, !fails, sent, "%s of %d to rank %d", name, n, r)
+				}
+			}
+		}
 	}
 }

@@ -12,7 +12,7 @@ const directMin = 8 << 10
 // fireDirect is the rest of fire where the value need not be staged for the links: it is computed into
 // its destination, if it has one, and sent from there. The user's memory is in use until the mesh is
 // drained, which the run waits for.
-func (e *Engine) fireDirect(l *lane, a *action, call *link.Call, n int) bool {
+func (e *Engine) fireDirect(l *lane, a *action, call *link.Call, n int, lent bool) (bool, error) {
 	from := &a.dst
 	if !a.hasDst {
 		from, n = &a.operands[0].ext, l.size-l.done // nothing is computed, so that it may be one message
@@ -23,7 +23,7 @@ func (e *Engine) fireDirect(l *lane, a *action, call *link.Call, n int) bool {
 	for _, s := range a.sends {
 		room, ok := s.ReserveFrom(data, at, call)
 		if !ok {
-			return false
+			return false, nil
 		}
 		data = data[:min(len(data), room)]
 	}
@@ -33,6 +33,9 @@ func (e *Engine) fireDirect(l *lane, a *action, call *link.Call, n int) bool {
 		dsts[0] = data
 		e.combineBy(l, a, dsts, e.sources(l, a, n), n, ways{})
 	}
+	if err := e.stillLent(lent); err != nil {
+		return false, err
+	}
 	for _, s := range a.sends {
 		s.CommitFrom(data, call)
 	}
@@ -40,7 +43,7 @@ func (e *Engine) fireDirect(l *lane, a *action, call *link.Call, n int) bool {
 		r.Advance(n)
 	}
 	l.done += n
-	return true
+	return true, nil
 }
 
 // stays reports whether what the action sends lies unchanged in the caller's memory until the run has

@@ -414,7 +414,7 @@ func (e *Engine) fire(l *lane, a *action) (bool, error) {
 		}
 	}
 	n := min(rest, l.job.Plan.piece)
-	room := n
+	room, lent := n, false
 	e.tellPlace(l, a)
 	for i := range a.receives {
 		m, err := a.receives[i].Peek(call)
@@ -431,14 +431,15 @@ func (e *Engine) fire(l *lane, a *action) (bool, error) {
 			l.answer(a.recvFrom[i].Rank, m.Answer)
 		}
 		e.msgs[i] = m
-		e.borrowed = e.borrowed || m.Lent
+		lent = lent || m.Lent
 		n = min(n, m.Len)
 	}
+	e.borrowed = e.borrowed || lent
 	if a.direct && n >= directMin && l.sendsFrom(a) {
-		return e.fireDirect(l, a, call, n), nil
+		return e.fireDirect(l, a, call, n, lent)
 	}
 	if l.shares(a, n) {
-		return e.fireShared(l, a, call, n), nil
+		return e.fireShared(l, a, call, n, lent)
 	}
 	dsts := e.dsts[:0]
 	if a.keeps() {
@@ -447,8 +448,10 @@ func (e *Engine) fire(l *lane, a *action) (bool, error) {
 	placed := false
 	for i, s := range a.sends {
 		if b := e.place(l, a, i); b != nil {
-			if f := e.mesh.Failed(); f != nil { // whose memory it is may have it back
-				return false, &Gone{f}
+			if !placed { // whose memory it is may have it back
+				if f := e.mesh.Failed(); f != nil {
+					return false, &Gone{f}
+				}
 			}
 			dsts, placed = append(dsts, b), true
 			continue
@@ -465,6 +468,9 @@ func (e *Engine) fire(l *lane, a *action) (bool, error) {
 	}
 	e.cut(l, a, dsts, n)
 	e.combine(l, a, dsts, e.sources(l, a, n), n)
+	if err := e.stillLent(lent); err != nil {
+		return false, err
+	}
 	for i, s := range a.sends {
 		if !placed || e.place(l, a, i) == nil {
 			s.Commit(n, call)

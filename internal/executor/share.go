@@ -12,10 +12,10 @@ const shareMin = 4 << 10
 
 // fireShared is the rest of fire where several peers are sent the same bytes and all of them can read this rank's
 // pool.
-func (e *Engine) fireShared(l *lane, a *action, call *link.Call, n int) bool {
+func (e *Engine) fireShared(l *lane, a *action, call *link.Call, n int, lent bool) (bool, error) {
 	b, ok := a.shared.Reserve(n)
 	if !ok {
-		return false
+		return false, nil
 	}
 	n = len(b)
 	dsts := e.dsts[:0]
@@ -24,12 +24,26 @@ func (e *Engine) fireShared(l *lane, a *action, call *link.Call, n int) bool {
 		dsts = append(dsts, l.buffer(a.dst.buf)[off+l.done:][:n])
 	}
 	e.combine(l, a, append(dsts, b), e.sources(l, a, n), n)
+	if err := e.stillLent(lent); err != nil {
+		return false, err
+	}
 	a.shared.Commit(call)
 	for _, r := range a.receives {
 		r.Advance(n)
 	}
 	l.done += n
-	return true
+	return true, nil
+}
+
+// stillLent says that what was read of a peer's memory, if it was, may be sent on: the peer, who has it back when its
+// call has failed, and may change it, tells all ranks of the failure first.
+func (e *Engine) stillLent(lent bool) error {
+	if lent {
+		if n := e.mesh.Failed(); n != nil {
+			return &Gone{n}
+		}
+	}
+	return nil
 }
 
 // keeps reports whether the action's value is stored in its destination.

@@ -19,9 +19,13 @@ import (
 
 // pooled connects n ranks over memory, with pools.
 func pooled(t *testing.T, n int) []*link.Mesh {
+	ms, _ := together(t, n, link.Geometry{Lanes: 1, Slots: 4, SlotBytes: shareMin, PoolLanes: 1, PoolBytes: 2 * shareMin})
+	return ms
+}
+
+// together connects n ranks over memory, and returns their devices, too.
+func together(t *testing.T, n int, g link.Geometry) (ms []*link.Mesh, devs []rdma.Device) {
 	net := loopback.NewNetwork()
-	g := link.Geometry{Lanes: 1, Slots: 4, SlotBytes: shareMin, PoolLanes: 1, PoolBytes: 2 * shareMin}
-	var ms []*link.Mesh
 	var blobs [][]byte
 	for r := range n {
 		dev := net.Device()
@@ -29,7 +33,7 @@ func pooled(t *testing.T, n int) []*link.Mesh {
 			Device: func(int) rdma.Device { return dev }, Describe: func(r int) string { return fmt.Sprintf("rank %d", r) }})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, m.Close()) })
-		ms, blobs = append(ms, m), append(blobs, m.Blob())
+		ms, blobs, devs = append(ms, m), append(blobs, m.Blob()), append(devs, dev)
 	}
 	var all sync.WaitGroup
 	for _, m := range ms {
@@ -40,7 +44,7 @@ func pooled(t *testing.T, n int) []*link.Mesh {
 		})
 	}
 	all.Wait()
-	return ms
+	return ms, devs
 }
 
 // Sends of one value to several peers are shared if all that the lane shares goes to the same peers: who waits for a

@@ -180,7 +180,7 @@ func (e *Engine) dash(l *lane, a *action) dashed {
 		if m == nil {
 			return waits
 		}
-		if m.Len != n || len(m.Data) != n {
+		if m.Len != n || len(m.Data) != n || m.Lent {
 			return unfit
 		}
 		e.msgs[i] = m

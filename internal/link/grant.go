@@ -378,7 +378,9 @@ func (m *Mesh) Torn() *Notice {
 	for _, pt := range *m.ports.Load() {
 		for _, w := range pt.wires {
 			if w.torn.Load() {
-				return w.peer.Gone()
+				if n := w.peer.Gone(); n != nil {
+					return n
+				}
 			}
 		}
 	}

@@ -334,7 +334,7 @@ func (m *Mesh) lost(p *Peer, err error) {
 	n := &Notice{Cause: CauseLost, From: m.rank, Culprit: p.Rank, Text: fmt.Sprintf("%s: %v", m.describe(p.Rank), err)}
 	p.Gone() // a goodbye counts more than the connection that broke after it
 	p.ended.CompareAndSwap(nil, n)
-	p.gone.CompareAndSwap(nil, n)
+	p.gone.CompareAndSwap(nil, p.ended.Load()) // the same, whoever else is here
 	m.bell.Ring()
 }
 

@@ -234,6 +234,9 @@ func (w *wire) completed(c rdma.Completion) error {
 	if c.Kind == rdma.Wrote {
 		w.mu.Lock()
 		w.done, w.beats = max(w.done, c.ID), 0
+		if c.Err == nil && c.ID >= w.lent {
+			w.torn.Store(false) // all that was lent had been sent by then
+		}
 		w.mu.Unlock()
 		if c.Err != nil && !errors.Is(c.Err, rdma.ErrClosed) {
 			w.peer.mesh.lost(w.peer, c.Err)
