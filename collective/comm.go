@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,7 +52,9 @@ type Comm struct {
 	flight  flight
 	accel   accel
 	pulse   stopper
-	tending atomic.Bool // the pulse has the turn, or is about to take it, for a moment
+	moments moments
+
+	crowding int // see heartbeat
 
 	outside sync.Mutex // held by whoever uses the mesh, while the one with the turn waits outside the engine (attended)
 
@@ -222,7 +223,7 @@ func (c *Comm) Close() error {
 	c.closeOnce.Do(func() {
 		c.closed.Store(true)
 		c.pulse.stop() // whose turn is no call
-		if !c.queue.enter() {
+		if !c.settle() {
 			c.Abort("closed while a call was in flight")
 			c.standby.interrupt()
 			h := c.queue.put(func() error {
@@ -304,10 +305,7 @@ func (c *Comm) giveUp(cause link.Cause, call, verb, why string) {
 	c.life.RUnlock()
 	c.tellPairs(first)
 	c.breaks(&StepError{Kind: kindOf(cause), Call: call, Rank: c.rank, Peer: c.rank, Step: -1, Err: errors.New(n.Text)})
-	for c.cfg.DumpDir != "" && c.tending.Load() {
-		runtime.Gosched()
-	}
-	if c.cfg.DumpDir != "" && c.queue.enter() { // else the call in flight fails, and leaves its record
+	if c.cfg.DumpDir != "" && c.settle() { // else the call in flight fails, and leaves its record
 		c.writeDump(c.snapshot("failure"))
 		c.queue.leave()
 	}

@@ -56,7 +56,8 @@ type Config struct {
 	Reproducible bool
 	// TuningFile is a file of measured times, written by `gccl tune`. (GCCL_TUNING_FILE)
 	TuningFile string
-	// HostID overrides the identity of this host, for simulated hosts. (GCCL_HOSTID)
+	// HostID overrides the identity of this host, for simulated hosts. Ranks in different network namespaces are of
+	// different hosts in any case. (GCCL_HOSTID)
 	HostID string
 	// TCPEncrypt runs TLS 1.3 on the connections of the tcp provider. Nobody's certificate is needed: both
 	// ends prove that they know the job's secret and what the ranks exchanged at bootstrap. It must be
@@ -111,8 +112,6 @@ type Config struct {
 
 	// ignored are the variables of other libraries whose values are not understood, and why.
 	ignored []string
-	// ownHeartbeat says that somebody has set Heartbeat.
-	ownHeartbeat bool
 	// refused is why the environment cannot be used: the other ranks are told.
 	refused error
 	// noMap posts writes even where peers' memory could be mapped; for tests.
@@ -148,9 +147,6 @@ const lendLeast = 2 << 10
 func (c *Config) defaults() {
 	if c.Timeout == 0 {
 		c.Timeout = 10 * time.Minute
-	}
-	if c.ownHeartbeat = c.Heartbeat != 0; !c.ownHeartbeat {
-		c.Heartbeat = 10 * time.Second
 	}
 	if c.Channels == 0 {
 		c.Channels = 2

@@ -32,21 +32,17 @@ func (c *Comm) tend() {
 	if !c.mesh.NeedsProgress() {
 		return
 	}
-	c.tending.Store(true)
-	defer c.tending.Store(false)
-	if !c.queue.enter() {
-		return // who has the turn polls
-	}
-	defer c.queue.leave()
-	for range tendMost {
-		switch moved, err := c.mesh.Progress(); {
-		case err != nil:
-			c.mesh.Fail(&link.Notice{Cause: link.CauseInternal, From: c.rank, Culprit: c.rank, Text: c.describe(c.rank) + ": " + err.Error()})
-			return
-		case !moved:
-			return
+	c.briefly(func() { // else who has the turn polls
+		for range tendMost {
+			switch moved, err := c.mesh.Progress(); {
+			case err != nil:
+				c.mesh.Fail(&link.Notice{Cause: link.CauseInternal, From: c.rank, Culprit: c.rank, Text: c.describe(c.rank) + ": " + err.Error()})
+				return
+			case !moved:
+				return
+			}
 		}
-	}
+	})
 }
 
 // selfCheck finds out, by the gap since its last call, whether this rank has been stopped itself for so long
@@ -54,7 +50,7 @@ func (c *Comm) tend() {
 func (c *Comm) selfCheck() {
 	now := time.Now()
 	last := c.standby.lastBeat.Swap(&now)
-	if last != nil && c.cfg.Heartbeat > 0 && now.Sub(*last) > c.cfg.Heartbeat/2 {
+	if last != nil && c.heartbeat() > 0 && now.Sub(*last) > c.heartbeat()/2 {
 		c.standby.stopped.Store(true)
 	}
 }

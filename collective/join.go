@@ -112,7 +112,7 @@ func (c *Comm) silence() time.Duration {
 	if c.cfg.network != nil && !c.cfg.pulse {
 		return 0 // goroutines of one process stop together
 	}
-	return max(0, c.cfg.Heartbeat)
+	return max(0, c.heartbeat())
 }
 
 // made is how the making of a communicator has ended.

@@ -39,6 +39,7 @@ func Init(ctx context.Context) (*Comm, error) {
 // numbers of ranks differ), ErrPeerLost, ctx's, and bootstrap's ErrConfig and ErrTimeout.
 func New(ctx context.Context, cfg Config) (_ *Comm, err error) {
 	cfg.defaults()
+	heir := cfg.heir != nil // whose maker says what it means that somebody is missing
 	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(cfg.Bootstrap.Timeout, bootstrap.DefaultTimeout),
 		fmt.Errorf("the ranks could not all be connected in time (GCCL_TIMEOUT): %w", context.DeadlineExceeded))
 	defer cancel()
@@ -46,7 +47,10 @@ func New(ctx context.Context, cfg Config) (_ *Comm, err error) {
 	c.intact, c.breakOff = context.WithCancelCause(context.Background())
 	defer func() {
 		if err != nil {
-			err = errors.Join(ofThisPackage(err), c.release())
+			if !heir {
+				err = ofThisPackage(err)
+			}
+			err = errors.Join(err, c.release())
 		}
 	}()
 	// What goes wrong before the ranks have met is told to them, who would else wait for this one.
@@ -212,7 +216,7 @@ func (c *Comm) meet(ctx context.Context, offered []string, failed error) error {
 		}
 	}
 	c.epoch = c.peers[0].Epoch
-	c.patient()
+	c.crowding = crowding(c.peers)
 	c.geo = geometry(&c.cfg, c.peers)
 	if b := c.cfg.BufferBytes; b > 0 && b < 64*c.geo.Slots {
 		return nobodys(invalid("GCCL_BUFFSIZE is %d: %d slots need at least 64 bytes each", b, c.geo.Slots))

@@ -76,18 +76,58 @@ func TestPlaceOnHost(t *testing.T) {
 	}
 }
 
-// Where many ranks share a core they are waited for longer, unless somebody has said how long.
+// Where many ranks share a core they are waited for longer, by all, unless somebody has said how long.
 func TestHeartbeatOfManyRanks(t *testing.T) {
+	core := cpu.Set{3}
 	for _, tc := range []struct {
-		ranks, cores int
-		set, want    time.Duration
-	}{{16, 2, 0, 10 * time.Second}, {64, 2, 0, 40 * time.Second}, {64, 64, 0, 10 * time.Second}, {64, 2, 3 * time.Second, 3 * time.Second}, {64, 2, -1, -1}} {
-		c := &Comm{cfg: Config{Heartbeat: tc.set}, peers: make([]hello, tc.ranks)}
-		for r := range c.peers {
-			c.peers[r].CPUs = cpu.Set{1<<(tc.cores-1) - 1 + 1<<(tc.cores-1)}
+		hosts []int // ranks on each, of two cores
+		set   time.Duration
+		want  time.Duration
+	}{
+		{[]int{16}, 0, 10 * time.Second}, {[]int{64}, 0, 40 * time.Second}, {[]int{1, 128}, 0, 80 * time.Second},
+		{[]int{64}, 3 * time.Second, 3 * time.Second}, {[]int{64}, -1, -1},
+	} {
+		c := &Comm{cfg: Config{Heartbeat: tc.set}}
+		for host, n := range tc.hosts {
+			for range n {
+				c.peers = append(c.peers, hello{Kernel: string(rune('a' + host)), CPUs: core})
+			}
 		}
 		c.cfg.defaults()
-		c.patient()
-		require.Equal(t, tc.want, c.cfg.Heartbeat, "%+v", tc)
+		c.cfg.defaults() // as for one made of another
+		c.crowding = crowding(c.peers)
+		require.Equal(t, tc.want, c.heartbeat(), "%+v", tc)
+	}
+}
+
+// Who closes when a started call is done, or while somebody looks for failures, has no call in flight.
+func TestCloseAfterTheLastCall(t *testing.T) {
+	for range 20 {
+		comms := local(t, 2, Config{noMap: true})
+		each(t, comms, func(c *Comm) error {
+			data := tensor.Of(make([]float32, 8))
+			h := c.Start(context.Background(), Call{Kind: AllReduce, Dst: data, Src: data, Op: tensor.Sum})
+			looking, looked := make(chan struct{}), make(chan struct{})
+			go func() {
+				defer close(looked)
+				for {
+					select {
+					case <-looking:
+						return
+					default:
+						c.Failed()
+					}
+				}
+			}()
+			<-h.Done()
+			err := h.Err()
+			_ = c.Close()
+			close(looking)
+			<-looked
+			if e := c.broken.Load(); e != nil && err == nil {
+				err = e
+			}
+			return err
+		})
 	}
 }

@@ -123,7 +123,16 @@ func (q *queue) serve() {
 			h.err = h.work()
 		}
 		h.work = nil
+		q.mu.Lock()
+		last := len(q.waits) == 0
+		if last { // first, so that who has waited for the call finds the turn free
+			q.turn.Store(turnFree)
+		}
+		q.mu.Unlock()
 		close(h.done)
+		if last {
+			return
+		}
 	}
 }
 

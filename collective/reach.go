@@ -42,7 +42,7 @@ func (c *Comm) openPairs() {
 	}
 	var silence time.Duration
 	if c.cfg.network == nil {
-		silence = c.cfg.Heartbeat
+		silence = c.heartbeat()
 	}
 	c.pairs = bootstrap.OpenPairs(c.standby.port.Port, bootstrap.Circle{Secret: c.cfg.Bootstrap.Secret, Rank: c.rank, Size: c.size,
 		RunID: fmt.Sprintf("%s/links/%016x", c.cfg.Bootstrap.RunID, c.epoch)}, addrs, silence)

@@ -57,9 +57,9 @@ func encodeDump(d *recorder.Dump) []byte {
 }
 
 func (c *Comm) dump(why string) *recorder.Dump {
-	if c.queue.enter() {
-		defer c.queue.leave()
-		return c.snapshot(why)
+	var d *recorder.Dump
+	if c.briefly(func() { d = c.snapshot(why) }) {
+		return d
 	}
 	f := &c.flight
 	f.asking.Lock()
@@ -83,7 +83,7 @@ func (c *Comm) dump(why string) *recorder.Dump {
 	}
 	f.memory.Lock()
 	defer f.memory.Unlock()
-	d := c.header(why)
+	d = c.header(why)
 	d.Silent = true
 	return d
 }

@@ -168,6 +168,7 @@ func (c *Comm) bounded(ctx context.Context) (context.Context, context.CancelFunc
 // prejudge tells a session what calls have found out: who was silent, and whether this rank is
 // taken for lost itself.
 func (c *Comm) prejudge(s *recovery.Session) {
+	n := c.mesh.Failed() // which first hears what others have left to say
 	for r := range c.size {
 		if p := c.mesh.Peer(r); p != nil {
 			if n := p.Lost(); n != nil && n.Cause == link.CauseLost {
@@ -178,7 +179,6 @@ func (c *Comm) prejudge(s *recovery.Session) {
 	if c.standby.lastBeat.Load() != nil {
 		c.selfCheck()
 	}
-	n := c.mesh.Failed()
 	lost := n != nil && n.Cause == link.CauseLost
 	if lost && n.Culprit != c.rank {
 		s.Hint(n.Culprit)

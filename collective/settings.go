@@ -48,7 +48,7 @@ func Settings() []Setting {
 		{"GCCL_ALGO", []string{"NCCL_ALGO"}, "rules", "all", "algorithms to use: [collective:][from-to=]name|…, ^ excludes; ; between rules; the same on all ranks", algo},
 		{"GCCL_REPRODUCIBLE", nil, "bool", "0", "reductions whose bits depend only on data and number of ranks; the same on all ranks", boolean(func(c *Config) *bool { return &c.Reproducible })},
 		{"GCCL_TUNING_FILE", nil, "path", "none", "measured times to choose algorithms by, written by gccl tune; the same content on all ranks", text(func(c *Config) *string { return &c.TuningFile })},
-		{"GCCL_HOSTID", []string{"NCCL_HOSTID"}, "text", "kernel's boot id", "identity of this host, for simulated hosts", text(func(c *Config) *string { return &c.HostID })},
+		{"GCCL_HOSTID", []string{"NCCL_HOSTID"}, "text", "kernel's boot id", "identity of this host, for simulated hosts; ranks in different network namespaces are of different hosts in any case", text(func(c *Config) *string { return &c.HostID })},
 		{"GCCL_SOCKET_IFNAME", []string{"NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"}, "list", "all", "network interfaces: prefixes, = exact, ^ exclude", text(func(c *Config) *string { return &c.Bootstrap.Interface })},
 		{"GCCL_TCP_ENCRYPT", nil, "bool", "0", "TLS 1.3 on the connections of the tcp provider; the same on all ranks", boolean(func(c *Config) *bool { return &c.TCPEncrypt })},
 		{"GCCL_CHECKSUM", nil, "bool", "0", "CRC-32C of every message from rank to rank, over every provider; the same on all ranks", boolean(func(c *Config) *bool { return &c.Checksum })},
@@ -164,7 +164,7 @@ func devicePath(c *Config, v string) error {
 func debug(c *Config, v string) error {
 	level := zap.InfoLevel
 	switch strings.ToLower(v) {
-	case "", "silent", "version":
+	case "", "silent", "alarms", "version":
 		return nil
 	case "warn":
 		level = zap.WarnLevel
@@ -172,7 +172,7 @@ func debug(c *Config, v string) error {
 	case "trace", "debug":
 		level = zap.DebugLevel
 	default:
-		return fmt.Errorf("want warn, info or trace")
+		return fmt.Errorf("want silent, alarms, warn, info or trace")
 	}
 	log, err := logger(level)
 	c.Logger = log

@@ -22,7 +22,7 @@ const settingsHead = `# Settings
 All settings of a communicator. Each is an environment variable, read when a communicator is made from the environment
 (` + "`collective.Init`, `ConfigFromEnv`" + `), and a field of ` + "`collective.Config`" + `, whose comment says more. A variable that is set and empty
 counts as not set. The variables of other libraries in the second column count where the first is not set; a value of theirs
-that is not understood is left out, with a warning. A GCCL_ variable that is no setting is warned about.
+that is not understood is left out, with a warning; interfaces and devices that are not here are an error. A GCCL_ variable that is no setting is warned about.
 
 ` + "`gccl env -l`" + ` shows this table with the values that hold in your environment, and where they come from. Who a rank is, and how it finds
 the others (` + "`GCCL_RANK`, `GCCL_ROOT`" + ` …), is in [launchers.md](launchers.md); how algorithms are chosen in [tuning.md](tuning.md).

@@ -121,7 +121,7 @@ func (c *Comm) openSession() {
 		Port: c.standby.port.Port, Describe: c.describe, Called: c.called,
 	}
 	if c.cfg.network == nil {
-		cfg.Silence = c.cfg.Heartbeat
+		cfg.Silence = c.heartbeat()
 	}
 	for r := range c.peers {
 		cfg.Addrs = append(cfg.Addrs, c.peers[r].Addrs)

@@ -19,7 +19,7 @@ func (c *Comm) waiting() executor.Wait {
 		w.Spins = 2000
 	}
 	if c.cfg.network == nil || c.cfg.pulse {
-		w.Silence = c.cfg.Heartbeat
+		w.Silence = c.heartbeat()
 	}
 	if w.Yield == nil {
 		w.Yield = cpu.Yield
@@ -29,31 +29,48 @@ func (c *Comm) waiting() executor.Wait {
 
 // crowded reports whether the ranks of this host outnumber the cores that they may use.
 func (c *Comm) crowded() bool {
-	ranks, cores := c.places()
-	return ranks > cores
+	p := places(c.peers)[c.peers[c.rank].Kernel]
+	return p.ranks > p.cores.Count()
+}
+
+// place is what the ranks of a machine share.
+type place struct {
+	ranks int
+	cores cpu.Set // that they may use: a launcher may have bound each to one of its own
+}
+
+// places returns the machines, by their kernels.
+func places(hs []hello) map[string]place {
+	m := map[string]place{}
+	for i := range hs {
+		p := m[hs[i].Kernel]
+		m[hs[i].Kernel] = place{p.ranks + 1, p.cores.Union(hs[i].CPUs)}
+	}
+	return m
 }
 
 // ranksAwake is how many ranks a core can have, before their turns are so far apart that one may not run for seconds while
 // all of them begin: 16 a core made 240 links in 1.3 s, 32 a core 2,016 in 20 s, in which some did not answer for 10.
 const ranksAwake = 8
 
-// patient lengthens a heartbeat that nobody has set, where ranks share cores with many.
-func (c *Comm) patient() {
-	if !c.cfg.ownHeartbeat {
-		ranks, cores := c.places()
-		c.cfg.Heartbeat *= time.Duration(max(1, ranks/max(1, cores)/ranksAwake))
+// defaultHeartbeat is the heartbeat where nobody has set one and no core has more ranks than that.
+const defaultHeartbeat = 10 * time.Second
+
+// crowding is by how much longer the heartbeat is where cores have more ranks, wherever they are: at least 1.
+func crowding(hs []hello) int {
+	most := 1
+	for _, p := range places(hs) {
+		most = max(most, p.ranks/max(1, p.cores.Count())/ranksAwake)
 	}
+	return most
 }
 
-// places returns how many ranks this host has, and the number of cores that they may use.
-func (c *Comm) places() (ranks, cores int) {
-	var set cpu.Set // a launcher may have bound each rank to a core of its own
-	for i := range c.peers {
-		if c.peers[i].Kernel == c.peers[c.rank].Kernel {
-			ranks, set = ranks+1, set.Union(c.peers[i].CPUs)
-		}
+// heartbeat is Config.Heartbeat, or what holds where that is not set.
+func (c *Comm) heartbeat() time.Duration {
+	if c.cfg.Heartbeat != 0 {
+		return c.cfg.Heartbeat
 	}
-	return ranks, set.Count()
+	return defaultHeartbeat * time.Duration(max(1, c.crowding))
 }
 
 // lendMin is the shortest transfer of a kind of call that is lent where no setting says it. The sender of a lent

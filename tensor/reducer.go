@@ -169,11 +169,9 @@ func (r *Reducer) reduce(dsts, srcs [][]byte, nt bool) {
 	if r.custom != nil && len(srcs) > 1 {
 		if r.enter != nil {
 			r.enter()
+			defer r.leave() // also if it panics
 		}
 		r.custom.fold(dsts, srcs)
-		if r.leave != nil {
-			r.leave()
-		}
 		return
 	}
 	kernel.Fold(r.t, r.op, dsts, srcs, nt)
