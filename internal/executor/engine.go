@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 
 	"github.com/gccl/gccl/internal/link"
@@ -52,6 +53,7 @@ type Engine struct {
 	wire      bool
 	early     bool // memory shows short messages
 	canWait   bool // the mesh has one queue to sleep on
+	read      atomic.Bool
 	borrowed  bool // the run has read what a peer lent of its caller's memory
 	lendMin   int
 	darts     bool // plans that are single with a dart

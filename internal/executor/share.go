@@ -39,6 +39,7 @@ func (e *Engine) fireShared(l *lane, a *action, call *link.Call, n int, lent boo
 // call has failed, and may change it, tells all ranks of the failure first.
 func (e *Engine) stillLent(lent bool) error {
 	if lent {
+		e.read.Store(true) // keeps the reads before it and the look behind it, as a load alone would not everywhere
 		if n := e.mesh.Failed(); n != nil {
 			return &Gone{n}
 		}
