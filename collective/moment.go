@@ -24,14 +24,14 @@ func (c *Comm) briefly(f func()) bool {
 	return true
 }
 
-// settle takes the turn, or reports that a call has it: it waits for who has it for a moment only.
+// settle takes the turn, or reports that a call has it or waits for it: it waits for who has it for a moment only.
 func (c *Comm) settle() bool {
 	for {
 		begun, now := c.moments.begun.Load(), c.moments.now.Load()
 		if c.queue.enter() {
 			return true
 		}
-		if now == 0 && c.moments.now.Load() == 0 && c.moments.begun.Load() == begun {
+		if !c.queue.idle() && now == 0 && c.moments.now.Load() == 0 && c.moments.begun.Load() == begun {
 			return false
 		}
 		runtime.Gosched()

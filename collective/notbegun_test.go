@@ -102,11 +102,11 @@ func TestHeartbeatOfManyRanks(t *testing.T) {
 
 // Who closes when a started call is done, or while somebody looks for failures, has no call in flight.
 func TestCloseAfterTheLastCall(t *testing.T) {
-	for range 20 {
+	for round := range 20 {
 		comms := local(t, 2, Config{noMap: true})
 		each(t, comms, func(c *Comm) error {
 			data := tensor.Of(make([]float32, 8))
-			h := c.Start(context.Background(), Call{Kind: AllReduce, Dst: data, Src: data, Op: tensor.Sum})
+			call := Call{Kind: AllReduce, Dst: data, Src: data, Op: tensor.Sum}
 			looking, looked := make(chan struct{}), make(chan struct{})
 			go func() {
 				defer close(looked)
@@ -116,11 +116,18 @@ func TestCloseAfterTheLastCall(t *testing.T) {
 						return
 					default:
 						c.Failed()
+						c.Dump()
 					}
 				}
 			}()
-			<-h.Done()
-			err := h.Err()
+			var err error
+			if round%2 == 0 {
+				err = c.Group(context.Background(), call)
+			} else {
+				h := c.Start(context.Background(), call)
+				<-h.Done()
+				err = h.Err()
+			}
 			_ = c.Close()
 			close(looking)
 			<-looked

@@ -3,6 +3,7 @@ package collective
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -19,6 +20,8 @@ type queue struct {
 	mu     sync.Mutex
 	closed bool
 	waits  []*Handle
+	server bool    // serve has the turn, or is about to begin
+	served *Handle // what it is at
 
 	// What follows belongs to whoever has the turn.
 	latest uintptr // goroutine whose blocking call came last
@@ -39,6 +42,7 @@ type Handle struct {
 	err   error
 	work  func() error
 	begun atomic.Bool // by whoever serves the queue, or given up before
+	aside bool        // it is no call, and short
 }
 
 // await waits for the call, or, as long as it has not begun, for ctx.
@@ -100,6 +104,9 @@ func (q *queue) enter() bool {
 // leave gives the turn to who waits for it.
 func (q *queue) leave() {
 	if !q.turn.CompareAndSwap(turnTaken, turnFree) {
+		q.mu.Lock()
+		q.server = true
+		q.mu.Unlock()
 		go q.serve()
 	}
 }
@@ -109,11 +116,12 @@ func (q *queue) serve() {
 	for {
 		q.mu.Lock()
 		if len(q.waits) == 0 {
-			q.turn.Store(turnFree)
+			q.freeLocked()
 			q.mu.Unlock()
 			return
 		}
 		h := q.waits[0]
+		q.served = h
 		q.waits[0] = nil // a handle keeps its call's tensors alive
 		if q.waits = q.waits[1:]; len(q.waits) == 0 {
 			q.waits = nil
@@ -124,9 +132,10 @@ func (q *queue) serve() {
 		}
 		h.work = nil
 		q.mu.Lock()
+		q.served = nil
 		last := len(q.waits) == 0
 		if last { // first, so that who has waited for the call finds the turn free
-			q.turn.Store(turnFree)
+			q.freeLocked()
 		}
 		q.mu.Unlock()
 		close(h.done)
@@ -134,6 +143,19 @@ func (q *queue) serve() {
 			return
 		}
 	}
+}
+
+// freeLocked ends what serve does. It holds mu.
+func (q *queue) freeLocked() {
+	q.server = false
+	q.turn.Store(turnFree)
+}
+
+// idle reports whether only what is no call has the turn or waits for it.
+func (q *queue) idle() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.server && (q.served == nil || q.served.aside) && !slices.ContainsFunc(q.waits, func(h *Handle) bool { return !h.aside })
 }
 
 // enterOp and leaveOp say that the caller's goroutine, which has the turn, runs a custom operation of a call.
@@ -149,9 +171,16 @@ func (q *queue) inOp() bool {
 // errInOp is the error of a custom operation's call of the communicator that runs it.
 var errInOp = invalid("a reduce operation called its own communicator")
 
-// put queues work.
+// put queues work, and aside what is no call.
 func (q *queue) put(work func() error) *Handle {
-	h := &Handle{done: make(chan struct{}), work: work}
+	return q.add(&Handle{done: make(chan struct{}), work: work})
+}
+
+func (q *queue) aside(work func() error) *Handle {
+	return q.add(&Handle{done: make(chan struct{}), work: work, aside: true})
+}
+
+func (q *queue) add(h *Handle) *Handle {
 	if q.inOp() {
 		h.err = errInOp
 		close(h.done)
@@ -167,6 +196,7 @@ func (q *queue) put(work func() error) *Handle {
 	q.waits = append(q.waits, h)
 	q.unbiasLocked()
 	if q.turn.Swap(turnServed) == turnFree {
+		q.server = true
 		go q.serve()
 	}
 	return h

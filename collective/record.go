@@ -66,7 +66,7 @@ func (c *Comm) dump(why string) *recorder.Dump {
 	defer f.asking.Unlock()
 	req := &dumpRequest{why: why, done: make(chan struct{})}
 	f.request.Store(req)
-	c.queue.put(func() error { c.answer(); return nil }) // refused after Close, when a call in progress still answers
+	c.queue.aside(func() error { c.answer(); return nil }) // refused after Close, when a call in progress still answers
 	if c.mesh != nil {
 		c.mesh.Bell().Ring()
 	}
