@@ -11,14 +11,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// placing is an engine of rank 0 of three whose action sends the finished Out, of n bytes, on to the others, which may have it placed.
-func placing(t *testing.T, ms []*link.Mesh, n int) (*Engine, *lane) {
-	s, err := schedule.Parse("allreduce rank 0 of 3 root 0 in 1 out 1 ahead 0 early\nlane\nrecv out[0] from 1 final\nsend out[0] to 1\nsend out[0] to 2")
+// planned is the plan of a schedule in text for buffers of n bytes.
+func planned(t *testing.T, m *link.Mesh, n int, text string) *Plan {
+	s, err := schedule.Parse(text)
 	require.NoError(t, err)
 	prog, err := Compile(s)
 	require.NoError(t, err)
-	p, err := prog.Plan(ms[0], Layout{Elem: 1, In: []int{n}, Out: []int{n}}, 0)
+	p, err := prog.Plan(m, Layout{Elem: 1, In: []int{n}, Out: []int{n}}, 0)
 	require.NoError(t, err)
+	return p
+}
+
+// placing is an engine of rank 0 of three whose action sends the finished Out, of n bytes, on to the others, which may have it placed.
+func placing(t *testing.T, ms []*link.Mesh, n int) (*Engine, *lane) {
+	p := planned(t, ms[0], n, "allreduce rank 0 of 3 root 0 in 1 out 1 ahead 0 early\nlane\nrecv out[0] from 1 final\nsend out[0] to 1\nsend out[0] to 2")
 	e := New(ms[0], Options{LendMin: 1 << 30, Wait: Wait{Yield: func() {}}})
 	b := make([]byte, n)
 	e.start([]*Job{{Plan: p, Args: Args{In: b, Out: b, Call: link.Call{FP: 7}}}})
@@ -132,19 +138,14 @@ func TestLentIsNotSentOnAfterAFailure(t *testing.T) {
 			for _, fails := range []bool{false, true} {
 				ms, devs := together(t, 4, g)
 				shown(t, ms[0], devs[1], n)
-				s, err := schedule.Parse("allreduce rank 0 of 4 root 0 in 1 out 1 ahead 0\nlane\nrecv out[0] from 1 final\nsend out[0] to 2\nsend out[0] to 3")
-				require.NoError(t, err)
-				prog, err := Compile(s)
-				require.NoError(t, err)
-				p, err := prog.Plan(ms[0], Layout{Elem: 1, In: []int{n}, Out: []int{n}}, 0)
-				require.NoError(t, err)
+				p := planned(t, ms[0], n, "allreduce rank 0 of 4 root 0 in 1 out 1 ahead 0\nlane\nrecv out[0] from 1 final\nsend out[0] to 2\nsend out[0] to 3")
 				e := New(ms[0], Options{LendMin: 1 << 30, Wait: Wait{Yield: func() {}, Spins: 9}})
 				require.True(t, ms[1].Peer(0).Sender(0).Lend(link.Place{Window: 1}, link.Place{}, n, &link.Call{FP: 7}))
 				if fails {
 					ms[1].Fail(&link.Notice{Cause: link.CauseGaveUp, From: 1, Culprit: 1, Text: "enough"})
 				}
 				b := make([]byte, n)
-				err = e.Run(t.Context(), 0, []*Job{{Plan: p, Args: Args{In: b, Out: b, Call: link.Call{FP: 7}}}})
+				err := e.Run(t.Context(), 0, []*Job{{Plan: p, Args: Args{In: b, Out: b, Call: link.Call{FP: 7}}}})
 				require.Equal(t, fails, err != nil, "%s of %d: %v", name, n, err)
 				for r := 2; r <= 3; r++ {
 					_, sent := ms[r].Peer(0).Receiver(0).Look()

@@ -28,7 +28,7 @@ type Config struct {
 	// NoMap uses the posted-write links even where memory could be mapped.
 	NoMap bool
 	// Touch is how many lanes' rings are touched beforehand, so that the first messages do not pay
-	// for page faults. 0: none, and nothing of what is shared by several receivers.
+	// for page faults. 0: none.
 	Touch int
 	// Sparse leaves out of the rings' memory what is not touched beforehand, where the device can.
 	Sparse bool

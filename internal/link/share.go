@@ -196,9 +196,7 @@ func (m *Mesh) pooled(pt *port) bool {
 func (pt *port) layPools(g Geometry) {
 	arena := pt.arena.Bytes()
 	window := arena[len(arena)-g.poolBytes():]
-	if pt.peers[0].mesh.touched > 0 {
-		visit(g.visited(window))
-	}
+	visit(g.visited(window))
 	pt.pools = make([]pool, g.PoolLanes)
 	for lane := range pt.pools {
 		p := &pt.pools[lane]
@@ -239,8 +237,5 @@ func (p *Peer) connectPool(arena []byte, at uint64) error {
 		return fmt.Errorf("shared slots at %d in an arena of %d bytes", at, len(arena))
 	}
 	p.pool = arena[at:][:g.poolBytes()]
-	if p.mesh.touched == 0 {
-		return nil
-	}
 	return p.populate(g.visited(p.pool))
 }
