@@ -151,11 +151,11 @@ func (q *queue) freeLocked() {
 	q.turn.Store(turnFree)
 }
 
-// idle reports whether only what is no call has the turn or waits for it.
+// idle reports whether nobody has the turn, or only what is no call has it or waits for it.
 func (q *queue) idle() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.server && (q.served == nil || q.served.aside) && !slices.ContainsFunc(q.waits, func(h *Handle) bool { return !h.aside })
+	return q.turn.Load() == turnFree || q.server && (q.served == nil || q.served.aside) && !slices.ContainsFunc(q.waits, func(h *Handle) bool { return !h.aside })
 }
 
 // enterOp and leaveOp say that the caller's goroutine, which has the turn, runs a custom operation of a call.
