@@ -29,8 +29,8 @@
 // # Contexts
 //
 // A context, or Config.Timeout, that ends during a call breaks the communicator on all ranks: the error here is
-// context.Canceled or context.DeadlineExceeded, elsewhere [ErrGaveUp]. One that ends before the call's turn has come gives
-// [ErrNotBegun]: nothing was sent, but the other ranks wait for this call.
+// context.Canceled or context.DeadlineExceeded, elsewhere [ErrGaveUp]. One that ends before the call's turn has come, or that of an
+// operation such as [Comm.Alloc], gives [ErrNotBegun]: nothing was sent, but the other ranks wait for this call.
 //
 // # Errors
 //

@@ -142,7 +142,7 @@ func TestInvalidCallsChangeNothing(t *testing.T) {
 	})
 }
 
-func second(_ tensor.Tensor, err error) error { return err }
+func second[T any](_ T, err error) error { return err }
 
 // Deadlines: the rank that waits names whom it waits for; the others learn that it gave up.
 func TestDeadline(t *testing.T) {

@@ -19,15 +19,12 @@ import (
 // a time takes newcomers in.
 func (c *Comm) Waiting(ctx context.Context) (int, error) {
 	n := []int64{-1}
-	h := c.queue.put(func() error {
-		if err := c.usable(); err != nil {
+	err := c.operate(ctx, "waiting", func() error {
+		err := c.usable()
+		if err != nil {
 			return err
 		}
 		call := &Call{Kind: Broadcast, Dst: tensor.Of(n), Src: tensor.Of(n)}
-		err := ctx.Err()
-		if err != nil {
-			return notBegun(*call, err)
-		}
 		if c.rank == 0 {
 			if err = c.attended(ctx, "waiting", c.openHall); err == nil {
 				n[0] = int64(c.standby.hall.count())
@@ -35,11 +32,13 @@ func (c *Comm) Waiting(ctx context.Context) (int, error) {
 		}
 		return errors.Join(err, selfGroup{c: c, begun: err != nil}.run(ctx, call)) // the others hear of a failure
 	})
-	<-h.done
-	if h.err == nil && n[0] < 0 {
+	switch {
+	case err != nil:
+		return 0, err
+	case n[0] < 0:
 		return 0, fmt.Errorf("%w: rank 0 cannot take newcomers in", ErrUnavailable)
 	}
-	return int(max(n[0], 0)), h.err
+	return int(n[0]), nil
 }
 
 // Grow makes a communicator of these ranks and n processes that wait to join. All ranks must call it with
@@ -55,12 +54,11 @@ func (c *Comm) Waiting(ctx context.Context) (int, error) {
 // unless one of its own ranks has failed. A newcomer that cannot be a rank of this job, because its settings differ
 // (ErrMismatch) or nothing reaches it (ErrUnavailable), has been sent away then and makes no second Grow fail; the others
 // wait for the next. After success this communicator can only be closed, which all should do once the new one is there.
-func (c *Comm) Grow(ctx context.Context, n int) (*Comm, error) {
+func (c *Comm) Grow(ctx context.Context, n int) (child *Comm, err error) {
 	if n < 1 {
 		return nil, invalid("grow by %d ranks", n)
 	}
-	var child *Comm
-	h := c.queue.put(func() error {
+	err = c.operate(ctx, "grow", func() error {
 		if err := c.usable(); err != nil {
 			return err
 		}
@@ -76,8 +74,7 @@ func (c *Comm) Grow(ctx context.Context, n int) (*Comm, error) {
 		c.pass(child)
 		return nil
 	})
-	<-h.done
-	return child, h.err
+	return child, err
 }
 
 // growth is what rank 0 tells the others: whether n newcomers come.

@@ -52,6 +52,11 @@ func (h *Handle) await(ctx context.Context, what fmt.Stringer) error {
 		return h.err
 	case <-ctx.Done():
 	}
+	select {
+	case <-h.done: // as of a communicator that is closed
+		return h.err
+	default:
+	}
 	if h.begun.CompareAndSwap(false, true) {
 		return notBegun(what, ctx.Err())
 	}
@@ -207,6 +212,24 @@ func (q *queue) close() {
 	q.mu.Lock()
 	q.closed = true
 	q.mu.Unlock()
+}
+
+// operation is the name of what is not one call.
+type operation string
+
+func (o operation) String() string { return string(o) }
+
+// operate does what is not one call when its turn has come, for which it waits until ctx ends, and waits until it is done.
+func (c *Comm) operate(ctx context.Context, what operation, work func() error) error {
+	return c.queue.put(func() error {
+		switch err := ctx.Err(); {
+		case c.closed.Load():
+			return ErrClosed
+		case err != nil:
+			return notBegun(what, err)
+		}
+		return work()
+	}).await(ctx, what)
 }
 
 // do makes a call and waits for it.

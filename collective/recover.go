@@ -77,12 +77,12 @@ func (c *Comm) Revoke(cause error) {
 // whoever fails meanwhile. It works on a broken or revoked communicator, too, and does not break one.
 // All ranks must call it, in the same order with respect to Shrink and Grow; Agree waits for ranks that are
 // alive until they do. A rank whose ctx ends, or Config.Timeout passes, leaves, as if it had failed,
-// and can only close the communicator.
+// and can only close the communicator; not if its turn had not come (ErrNotBegun).
 //
 // Errors: ErrExcluded if the others took this rank for lost, ErrPeerLost if so many are silent (stopped,
 // or cut off) that the rest is no majority, ErrMismatch if some are in Shrink or Grow instead.
 func (c *Comm) Agree(ctx context.Context, flags uint64) (uint64, error) {
-	h := c.queue.put(func() error {
+	err := c.operate(ctx, "agree", func() error {
 		s, err := c.recoverable("agree")
 		if s == nil || err != nil {
 			return err
@@ -94,9 +94,8 @@ func (c *Comm) Agree(ctx context.Context, flags uint64) (uint64, error) {
 		flags = v.Flags
 		return err
 	})
-	<-h.done
-	if h.err != nil {
-		return 0, h.err
+	if err != nil {
+		return 0, err
 	}
 	return flags, nil
 }
@@ -113,13 +112,12 @@ func (c *Comm) Agree(ctx context.Context, flags uint64) (uint64, error) {
 // This communicator can only be closed afterwards. Close it when the new one is there: a rank that closes
 // it without has left. ctx and errors are as for [Comm.Agree]; one more error is that the ranks agree but the new
 // communicator cannot be made, for instance because a host is out of memory.
-func (c *Comm) Shrink(ctx context.Context) (*Comm, error) {
+func (c *Comm) Shrink(ctx context.Context) (child *Comm, err error) {
 	if c.queue.inOp() {
 		return nil, errInOp
 	}
 	c.Revoke(errors.New("shrink"))
-	var child *Comm
-	h := c.queue.put(func() error {
+	err = c.operate(ctx, "shrink", func() error {
 		s, err := c.recoverable("shrink")
 		if err != nil {
 			return err
@@ -137,8 +135,7 @@ func (c *Comm) Shrink(ctx context.Context) (*Comm, error) {
 		}
 		return err
 	})
-	<-h.done
-	return child, h.err
+	return child, err
 }
 
 // recoverable returns the session in which ranks agree, nil for a rank that is alone, or why there is

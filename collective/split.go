@@ -17,17 +17,15 @@ const NoColor = -1
 // communicators have devices and links of their own, are closed on their own, and may outlive this one. If a rank cannot
 // take part in one, or its ctx ends, Split fails on all ranks of that one, and this communicator is as before; a rank of it that is lost or
 // silent meanwhile, or gives up, breaks it, as in any call.
-func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
+func (c *Comm) Split(ctx context.Context, color, key int) (child *Comm, err error) {
 	if color < NoColor {
 		return nil, invalid("split with color %d", color)
 	}
-	var child *Comm
-	h := c.queue.put(func() (err error) {
+	err = c.operate(ctx, "split", func() (err error) {
 		child, err = c.split(ctx, color, key)
 		return err
 	})
-	<-h.done
-	return child, h.err
+	return child, err
 }
 
 // Dup makes a communicator of the same ranks, with links and an order of calls of its own. All ranks

@@ -77,17 +77,15 @@ const maxAlloc = 1 << 46
 // Free or Close. If a rank has no memory, asks for another size (ErrMismatch), or cannot map the others' before its ctx ends or
 // Config.Timeout has passed, Alloc fails on all ranks alike, and the communicator is as before. A rank that does not come to Alloc, or is
 // lost or silent meanwhile, breaks it, as in any call.
-func (c *Comm) Alloc(ctx context.Context, dt tensor.DType, count int) (tensor.Tensor, error) {
+func (c *Comm) Alloc(ctx context.Context, dt tensor.DType, count int) (t tensor.Tensor, err error) {
 	if !dt.Valid() || count < 0 || count > maxAlloc/max(1, dt.Size()) {
-		return tensor.Tensor{}, invalid("alloc of %d elements of type %v", count, dt)
+		return t, invalid("alloc of %d elements of type %v", count, dt)
 	}
-	var t tensor.Tensor
-	h := c.queue.put(func() (err error) {
+	err = c.operate(ctx, "alloc", func() (err error) {
 		t, err = c.alloc(ctx, dt, count)
 		return err
 	})
-	<-h.done
-	return t, h.err
+	return t, err
 }
 
 func (c *Comm) alloc(ctx context.Context, dt tensor.DType, count int) (t tensor.Tensor, err error) {
