@@ -19,18 +19,20 @@ const (
 
 const settingsHead = `# Settings
 
-All settings of a communicator. Each is an environment variable, read when a communicator is made from the environment
-(` + "`collective.Init`, `ConfigFromEnv`" + `), and a field of ` + "`collective.Config`" + `, whose comment says more. A variable that is set and empty
-counts as not set. The variables of other libraries in the second column count where the first is not set; a value of theirs
-that is not understood is left out, with a warning; interfaces and devices that are not here are an error. A GCCL_ variable that is no setting is warned about.
+All settings of a communicator, for whoever looks one up. Who a rank is, and how it finds the others (` + "`GCCL_RANK`," + `
+` + "`GCCL_ROOT`" + ` …), is in [launchers.md](launchers.md); how algorithms are chosen in [tuning.md](tuning.md).
 
-` + "`gccl env -l`" + ` shows this table with the values that hold in your environment, and where they come from. Who a rank is, and how it finds
-the others (` + "`GCCL_RANK`, `GCCL_ROOT`" + ` …), is in [launchers.md](launchers.md); how algorithms are chosen in [tuning.md](tuning.md).
+Each is an environment variable, read when a communicator is made from the environment (` + "`collective.Init`," + `
+` + "`ConfigFromEnv`" + `), and a field of ` + "`collective.Config`" + `, whose comment says more. ` + "`gccl env -l`" + ` shows this table with the values that
+hold in your environment, and where they come from.
 
-*Alike*: the value must be the same on all ranks. A rank with another value fails to start, on every rank, with the
-variable's name and both values. Others may differ from rank to rank.
-
-Bytes and counts may end in K, M or G (of 1024). Durations are "90s", "10m" or a number of seconds.
+- A variable that is set and empty counts as not set.
+- *Also read*: the variables of other libraries that count where the first is not set. A value of theirs that is not
+  understood is left out, with a warning; one that names interfaces or devices which this host does not have is an error.
+- *Alike*: the value must be the same on all ranks. A rank with another value fails to start, on every rank, with the
+  variable's name and both values. Others may differ from rank to rank.
+- Bytes and counts may end in K, M or G (of 1024). Durations are "90s", "10m" or a number of seconds.
+- A ` + "`GCCL_`" + ` variable that is no setting is warned about.
 
 | setting | also read | type | default | alike | meaning |
 |---|---|---|---|---|---|
