@@ -18,11 +18,12 @@ const (
 	directMax = 2
 	// hotMax is how many sockets are read directly when there are more than directMax.
 	hotMax = 2
-	// coldAfter is after how many reads in a row that found nothing a hot socket is left to epoll.
+	// coldAfter is after how many reads in a row that found nothing a socket is cold: a hot one is left to epoll.
 	coldAfter = 64
 	// spinAfter is after how many polls without Arm a queue is taken to be polled, not slept on.
 	spinAfter = 64
-	// epollEvery is how often, while hot sockets have something, epoll is asked about the others.
+	// epollEvery is how often, while hot sockets have something, epoll is asked about the others; and a cold one
+	// of two is read.
 	epollEvery = 8
 )
 
@@ -347,6 +348,9 @@ func (q *queue) readLocked(cs []rdma.Completion) int {
 	q.turn++
 	for i := range direct {
 		l := direct[(q.turn+i)%len(direct)]
+		if other := direct[(q.turn+i+1)%len(direct)]; l.in.idle >= coldAfter && other.in.idle < epollEvery && q.turn%epollEvery != 0 {
+			continue // all comes over the other one
+		}
 		n += q.visitLocked(l, cs[n:])
 	}
 	if len(q.lanes) <= directMax || n == len(cs) || (n > 0 && q.turn%epollEvery != 0) {

@@ -27,6 +27,9 @@ const (
 	pieceMax = 1 << 20
 	// pieceShared is the same if the pieces of a write are shared by sockets or have checksums.
 	pieceShared = 256 << 10
+	// ackBytes is how much may be on its way before the peer has to tell that it has landed, while signaled
+	// writes follow one another.
+	ackBytes = 512 << 10
 	// pumpBudget bounds what one call of Post or Poll sends for one endpoint.
 	pumpBudget = 4 << 20
 )
@@ -58,21 +61,22 @@ type posted struct {
 type transmitter struct {
 	e *endpoint
 
-	mu     sync.Mutex
-	closed bool
-	err    error // why the endpoint is broken
-	ring   []posted
-	inline []byte // maxInline bytes for each place of the ring; made when needed
-	head   uint64
-	done   uint64
-	next   uint64
-	tail   uint64
-	off    int
-	fail   failCode // to be told to the peer
-	failAt header   // what it refuses
-	last   bool     // after what the lanes hold, the stream ends
-	stuck  syscall.Errno
-	rest   bool // a socket may take more now, and no event would tell
+	mu      sync.Mutex
+	closed  bool
+	err     error // why the endpoint is broken
+	ring    []posted
+	inline  []byte // maxInline bytes for each place of the ring; made when needed
+	head    uint64
+	done    uint64
+	next    uint64
+	tail    uint64
+	off     int
+	fail    failCode // to be told to the peer
+	failAt  header   // what it refuses
+	last    bool     // after what the lanes hold, the stream ends
+	unasked int      // bytes of signaled writes since the peer was last asked to tell that they have landed
+	stuck   syscall.Errno
+	rest    bool // a socket may take more now, and no event would tell
 
 	wants   atomic.Bool // something is there to send
 	harvest atomic.Bool // something is there to poll
@@ -313,6 +317,9 @@ func (t *transmitter) fillLocked(l *lane) bool {
 		if n <= copyMax && len(o.stage) > 0 && len(o.stage)+headerLen+n > copyMax+headerLen {
 			break
 		}
+		if t.e.rails != nil && t.off == 0 {
+			t.askLocked(p)
+		}
 		piece := p.local[t.off : t.off+n]
 		h := header{
 			kind:   frameWrite,
@@ -331,8 +338,6 @@ func (t *transmitter) fillLocked(l *lane) bool {
 		if t.e.rails == nil {
 			o.credits = append(o.credits, t.next)
 			p.open++
-		} else if p.signaled {
-			h.flags |= flagAck
 		}
 		at := &o.stage
 		if len(o.big) > 0 {
@@ -355,6 +360,24 @@ func (t *transmitter) fillLocked(l *lane) bool {
 		}
 	}
 	return !o.empty()
+}
+
+// askLocked decides whether the peer has to tell when the next write has landed, which is the same for all its
+// frames: whichever lands last is answered. An answer is for all writes before, too, so that the one behind this
+// can ask for both, if it asks for anything.
+func (t *transmitter) askLocked(p *posted) {
+	p.flags &^= flagAck
+	if !p.signaled {
+		return
+	}
+	t.unasked += len(p.local)
+	next := t.next + 1
+	follows := next < t.tail && t.at(next).signaled && t.at(next).refused == nil
+	if follows && t.unasked < ackBytes && next%uint64(len(t.ring)/2) != 0 {
+		return
+	}
+	p.flags |= flagAck
+	t.unasked = 0
 }
 
 // pieceLocked returns the length of the next frame's payload, and whether any lane may take it.
