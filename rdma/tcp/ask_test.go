@@ -29,13 +29,13 @@ func TestLastSignaledWriteAsks(t *testing.T) {
 		refused map[int]bool
 		want    []uint64
 	}{
-		"one":                        {[]int{8}, nil, nil, []uint64{0}},
-		"the last of some":           {[]int{8, 8, 8}, nil, nil, []uint64{2}},
-		"every half MiB": {[]int{ackBytes / 2, ackBytes / 2, 8, 8, ackBytes / 2, ackBytes / 2}, nil, nil, []uint64{1, 5}},
-		"every half ring":            {make([]int, 16), nil, nil, []uint64{7, 15}},
-		"before a silent one":        {[]int{8, 8, 8}, map[int]bool{1: true}, nil, []uint64{0, 2}},
-		"none that is silent":        {[]int{8, 8}, map[int]bool{0: true, 1: true}, nil, nil},
-		"before a refused one":       {[]int{8, 8, 8}, nil, map[int]bool{1: true}, []uint64{0, 2}},
+		"one":                  {[]int{8}, nil, nil, []uint64{0}},
+		"the last of some":     {[]int{8, 8, 8}, nil, nil, []uint64{2}},
+		"every half MiB":       {[]int{ackBytes / 2, ackBytes / 2, 8, 8, ackBytes / 2, ackBytes / 2}, nil, nil, []uint64{1, 5}},
+		"every half ring":      {make([]int, 16), nil, nil, []uint64{7, 15}},
+		"before a silent one":  {[]int{8, 8, 8}, map[int]bool{1: true}, nil, []uint64{0, 2}},
+		"none that is silent":  {[]int{8, 8}, map[int]bool{0: true, 1: true}, nil, nil},
+		"before a refused one": {[]int{8, 8, 8}, nil, map[int]bool{1: true}, []uint64{0, 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			x := transmitter{ring: make([]posted, 16)}
