@@ -62,6 +62,11 @@ func (e *ExitError) Error() string { return fmt.Sprintf("rank %d: %v", e.Rank, e
 // Unwrap returns the cause.
 func (e *ExitError) Unwrap() error { return e.Err }
 
+// outputDelay is how long a rank's output is read after its end if another process, which it has started, keeps
+// it open. It has to suffice for what the rank itself wrote last, also where a thousand ranks keep this process from
+// running.
+const outputDelay = 5 * time.Second
+
 type ended struct {
 	rank int
 	err  error
@@ -106,7 +111,7 @@ func (j *Job) Run(ctx context.Context) error {
 		}
 		stdout, stderr := out.writer(prefix, false), out.writer(prefix, true)
 		p.Stdout, p.Stderr = stdout, stderr
-		p.WaitDelay = time.Second // for grandchildren that keep the pipes
+		p.WaitDelay = outputDelay
 		restore := func() {}
 		if j.Bind {
 			restore = affinity(seat.local) // which the child inherits

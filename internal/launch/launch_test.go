@@ -7,8 +7,10 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -108,6 +110,17 @@ func TestTheFirstFailureEndsTheJob(t *testing.T) {
 	e = exit(t, (&Job{Args: []string{"/no/such/program"}, Size: 2}).Run(t.Context()))
 	require.Equal(t, []int{0, 127}, []int{e.Rank, e.Code})
 	require.Error(t, (&Job{Args: []string{"true"}}).Run(t.Context()), "no ranks")
+}
+
+// A rank that ended well does not fail the job because a process that it has left behind keeps its output open.
+func TestRankLeavesProcessBehind(t *testing.T) {
+	var out bytes.Buffer
+	j := job(&out, 2, `[ $GCCL_RANK = 1 ] && { sleep 600 & echo "left $!"; }; echo done`)
+	require.NoError(t, j.Run(t.Context()))
+	require.Equal(t, 2, strings.Count(out.String(), "done"))
+	pid, err := strconv.Atoi(regexp.MustCompile(`left (\d+)`).FindStringSubmatch(out.String())[1])
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL), "it was not ended with the job")
 }
 
 func TestSurvivorsGoOn(t *testing.T) {

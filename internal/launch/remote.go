@@ -133,6 +133,9 @@ func (p *process) start() error {
 // wait waits for the end of a started process.
 func (p *process) wait() error {
 	err := p.Wait()
+	if errors.Is(err, exec.ErrWaitDelay) {
+		err = nil // the rank ended well; another process still has its output open
+	}
 	p.over.Store(true)
 	if p.host != "" {
 		close(p.ended)
