@@ -55,14 +55,15 @@ type Group interface {
 	// MaxPayload/Size. mine is not kept or changed; the result belongs to the caller.
 	//
 	// AllGather returns when all ranks have called it, when ctx is done, or at once when a rank died,
-	// closed its group or disagrees about the operation.
+	// closed its group or disagrees about the operation; or 2 s later, if there are ranks that take nothing (stopped, with full sockets)
+	// of those that it tells.
 	AllGather(ctx context.Context, mine []byte) ([][]byte, error)
 
 	// Barrier returns when all ranks have called it. It fails as AllGather does.
 	Barrier(ctx context.Context) error
 
 	// Close leaves the group and frees its resources. It is local and bounded: it waits for no other
-	// rank. A rank that still needs this one gets an error that says that this rank closed. Close may
+	// rank, but for up to 2 s for sockets that are full to take its last word. A rank that still needs this one gets an error that says that this rank closed. Close may
 	// be called more than once.
 	Close() error
 }

@@ -16,7 +16,8 @@ import (
 )
 
 // Connect forms the group that cfg describes and returns when all ranks are there. The context bounds
-// Connect alone; the group lives until Close.
+// Connect alone; the group lives until Close. Ranks that take nothing, because they are stopped and their sockets full, keep a failing
+// Connect for up to 3 s beyond it.
 //
 // If it fails on one rank for a reason that concerns all (a rank number taken twice, another size, a
 // rank that died, the deadline), it fails on all that can be reached, and says the same everywhere: at

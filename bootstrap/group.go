@@ -185,7 +185,7 @@ func (g *group) read(l *link) {
 // the collective fail that succeeds on others: a rank may well exit once it has its last result.
 func (g *group) failInOrder(cause error) {
 	if g.completing.Load() {
-		timer := time.NewTimer(lastWord)
+		timer := time.NewTimer(orderly)
 		defer timer.Stop()
 		select {
 		case g.turn <- struct{}{}:

@@ -15,10 +15,13 @@ import (
 // farewell bounds how long a rank that leaves or has failed waits for what others have to say.
 const farewell = 500 * time.Millisecond
 
-// lastWord bounds how long it tries to say so itself, and how long the failure of one waits for a collective that
-// has all it needs. Nearly always both take no time; but of hundreds of processes on a few cores each may not run for
-// a second or two, and a write whose deadline has passed meanwhile is not even tried.
-const lastWord = 10 * time.Second
+// lastWord bounds how long it waits to say so itself, beyond its context, for peers who take nothing: what they were sent before
+// fills the sockets' buffers, and they are stopped, or wait for a core. All else are told without waiting.
+const lastWord = 2 * time.Second
+
+// orderly bounds how long the failure of one waits for a collective that has all it needs. Nearly always that takes no time; but of
+// hundreds of processes on a few cores each may not run for a second or two.
+const orderly = 10 * time.Second
 
 // link is a connection to another rank of the group, with the goroutine that reads it.
 type link struct {

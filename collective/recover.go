@@ -110,7 +110,7 @@ func (c *Comm) Agree(ctx context.Context, flags uint64) (uint64, error) {
 // return as many ranks, with new connections. [Comm.Former] tells which rank was which.
 //
 // This communicator can only be closed afterwards. Close it when the new one is there: a rank that closes
-// it without has left. ctx and errors are as for [Comm.Agree]; one more error is that the ranks agree but the new
+// it without has left. ctx and errors are as for [Comm.Agree], but that the new communicator's failure is told as by [New]; one more error is that the ranks agree but the new
 // communicator cannot be made, for instance because a host is out of memory.
 func (c *Comm) Shrink(ctx context.Context) (child *Comm, err error) {
 	if c.queue.inOp() {

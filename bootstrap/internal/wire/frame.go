@@ -9,6 +9,7 @@ import (
 	"hash"
 	"io"
 	"net"
+	"slices"
 )
 
 // Type is what a frame means.
@@ -100,7 +101,8 @@ func newConn(nc net.Conn, br *bufio.Reader, sendKey, receiveKey []byte) *Conn {
 func (c *Conn) Net() net.Conn { return c.nc }
 
 // Send writes one frame whose payload is f.Payload and then the parts of more. After an error the
-// connection can no longer be used for sending.
+// connection can no longer be used for sending. A frame of up to 64 KiB for which the kernel has room is sent even if the
+// connection's deadline has passed: it bounds waiting, and a process that did not run for so long has not waited.
 func (c *Conn) Send(f Frame, more ...[]byte) error {
 	length := len(f.Payload)
 	for _, p := range more {
@@ -119,12 +121,13 @@ func (c *Conn) Send(f Frame, more ...[]byte) error {
 	parts = append(parts, more...)
 	parts = append(parts, tag(c.sendMAC, c.sendCount, parts...))
 	c.sendCount++
-	if length <= readBuffer {
-		flat := make([]byte, 0, frameHead+length+tagSize)
-		for _, p := range parts {
-			flat = append(flat, p...)
+	if length <= maxControl {
+		flat := slices.Concat(parts...)
+		n := push(c.nc, flat)
+		if n == len(flat) {
+			return nil
 		}
-		_, err := c.nc.Write(flat)
+		_, err := c.nc.Write(flat[n:])
 		return err
 	}
 	_, err := parts.WriteTo(c.nc)

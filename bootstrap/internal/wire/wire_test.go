@@ -1,11 +1,14 @@
 package wire
 
 import (
+	"bufio"
 	"bytes"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/stretchr/testify/assert"
@@ -72,6 +75,31 @@ func TestHandshakeAndFrames(t *testing.T) {
 			assert.True(t, bytes.Equal(payload, f.Payload))
 		}
 	}
+}
+
+// A process that stood still while its deadline passed still says what there is room for, and no more than that.
+func TestSendAfterTheDeadline(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	near, err := net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	defer near.Close()
+	far, err := l.Accept()
+	require.NoError(t, err)
+	defer far.Close()
+	key := []byte("key")
+	from, to := newConn(near, nil, key, key), newConn(far, bufio.NewReader(far), key, key)
+	require.NoError(t, near.SetWriteDeadline(time.Unix(1, 0)))
+	text := bytes.Repeat([]byte("why"), maxControl/3)
+	require.NoError(t, from.Send(Frame{Type: Fault, Payload: text}))
+	f, err := to.Receive()
+	require.NoError(t, err)
+	require.Equal(t, text, f.Payload)
+	for err == nil { // until the sockets are full
+		err = from.Send(Frame{Type: Message, Payload: text})
+	}
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
 func TestSecretsDiffer(t *testing.T) {
