@@ -214,7 +214,7 @@ func (c *Comm) usable() error {
 
 // Close leaves the communicator and releases its memory and connections. It is local and bounded:
 // it waits for no peer, but for up to a second for its own last messages to be taken by the
-// network. Peers that still need this rank get an error that says that it closed. A call in flight is
+// network, and in a Grow for 2 s at most for newcomers that take nothing. Peers that still need this rank get an error that says that it closed. A call in flight is
 // aborted; it and calls that wait for their turn return an error.
 func (c *Comm) Close() error {
 	if c.queue.inOp() {

@@ -102,11 +102,7 @@ func (c *Comm) grow(ctx context.Context, s *recovery.Session, n int) (*Comm, err
 	}
 	again := toGuest{Again: true}
 	verdicts := slices.Repeat([]toGuest{again}, len(guests))
-	defer func() {
-		for i, g := range guests {
-			g.tell(verdicts[i])
-		}
-	}()
+	defer func() { tellAll(guests, verdicts) }()
 	if err := c.announce(ctx, mine); err != nil {
 		return nil, err
 	}

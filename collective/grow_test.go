@@ -93,9 +93,9 @@ func TestGrowSendsAwayWhoDiffers(t *testing.T) {
 	closeAll(t, grown...)
 }
 
-// come is a newcomer that a test plays: it waits in the hall of a job.
-func come(t *testing.T, comms []*Comm) *bootstrap.Contact {
-	waitFor(t, comms, 0) // which opens the hall
+// come is a newcomer that a test plays: it waits in the hall of a job, with others.
+func come(t *testing.T, comms []*Comm, others int) *bootstrap.Contact {
+	waitFor(t, comms, others) // which opens the hall
 	cfg := comms[0].cfg
 	port := cfg.local.OpenPort()
 	t.Cleanup(port.Close)
@@ -104,7 +104,7 @@ func come(t *testing.T, comms []*Comm) *bootstrap.Contact {
 	c, err := port.Call(patient(t), joinCircle("job", secret), bootstrap.ForJoining, 0, addrs)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	waitFor(t, comms, 1)
+	waitFor(t, comms, others+1)
 	return c
 }
 
@@ -125,7 +125,7 @@ func hears(t *testing.T, c *bootstrap.Contact) toGuest {
 // A newcomer's reason is every rank's.
 func TestGrowSaysWhyANewcomerFailed(t *testing.T) {
 	comms := growing(t, false)
-	c := come(t, comms)
+	c := come(t, comms, 0)
 	verdict := make(chan toGuest, 1)
 	go func() {
 		in := hears(t, c).Invite
@@ -151,7 +151,7 @@ func TestGrowSaysWhyANewcomerFailed(t *testing.T) {
 func TestGrowTellsWhoIsRefused(t *testing.T) {
 	for _, differ := range []func(*Config){reproducible, func(c *Config) { c.Provider = strings.Repeat("ä\x01", 40<<10) }} {
 		comms := growing(t, false)
-		c := come(t, comms)
+		c := come(t, comms, 0)
 		verdict := make(chan toGuest, 1)
 		go func() {
 			in := hears(t, c).Invite
@@ -197,7 +197,7 @@ func TestToldIsShort(t *testing.T) {
 func TestGrowWithStoppedNewcomer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		comms := growing(t, true)
-		c := come(t, comms)
+		c := come(t, comms, 0)
 		go func() {
 			tells(t, c, fromGuest{Name: hears(t, c).Invite.Name, Coming: true})
 			for {
@@ -215,11 +215,31 @@ func TestGrowWithStoppedNewcomer(t *testing.T) {
 	})
 }
 
+// Newcomers that are stopped, and whose connections are full, keep nobody for longer than sayTime, however many they are.
+func TestNewcomersTakeNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		comms := growing(t, true)
+		for n := range 3 {
+			c := come(t, comms, n)
+			go func() { tells(t, c, fromGuest{Name: hears(t, c).Invite.Name, Coming: true}) }()
+		}
+		began := time.Now()
+		_, errs := grow(t, comms, 3)
+		for _, err := range errs {
+			require.ErrorContains(t, err, "not there in time")
+		}
+		require.LessOrEqual(t, time.Since(began), comms[0].cfg.Timeout/2+sayTime+time.Second)
+		sums(t, comms)
+		waitFor(t, comms, 0)
+		closeAll(t, comms...)
+	})
+}
+
 // A newcomer that does not answer its invitation is not counted again until it comes again.
 func TestGrowWithSilentNewcomer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		comms := growing(t, true)
-		c := come(t, comms)
+		c := come(t, comms, 0)
 		go hears(t, c)
 		_, errs := grow(t, comms, 1)
 		for _, err := range errs {
@@ -236,7 +256,7 @@ func TestGuestGoesWhileItIsSentBack(t *testing.T) {
 	for range 20 {
 		synctest.Test(t, func(t *testing.T) {
 			comms := growing(t, true)
-			c := come(t, comms)
+			c := come(t, comms, 0)
 			h := comms[0].standby.hall
 			guests, err := h.take(t.Context(), 1)
 			require.NoError(t, err)
@@ -244,7 +264,7 @@ func TestGuestGoesWhileItIsSentBack(t *testing.T) {
 				hears(t, c)
 				c.Close()
 			}()
-			guests[0].tell(toGuest{Again: true})
+			tellAll(guests, []toGuest{{Again: true}})
 			synctest.Wait()
 			require.Zero(t, h.count())
 			closeAll(t, comms...)

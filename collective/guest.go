@@ -125,30 +125,46 @@ func (g *guest) hear(m fromGuest) error {
 
 func (g *guest) who() string { return fmt.Sprintf("pid %d on %s", g.contact.PID, g.contact.Host) }
 
-// invite offers the newcomer a place.
-func (g *guest) invite(in *invitation) error {
+// invite offers the newcomer a place. One that has not taken the offer when ctx ends is sent away; it comes again when it can.
+func (g *guest) invite(ctx context.Context, in *invitation) error {
 	g.hall.mu.Lock()
 	g.name, g.coming = in.Name, make(chan struct{}, 1)
 	g.part, g.fail = context.WithCancelCause(g.life)
 	g.hall.mu.Unlock()
+	defer context.AfterFunc(ctx, g.contact.Close)()
 	if err := g.say(toGuest{Invite: in}); err != nil {
-		return fmt.Errorf("newcomer %s: %w", g.who(), err)
+		return because(ctx, fmt.Errorf("newcomer %s: %w", g.who(), err))
 	}
 	return nil
 }
 
-// tell lets an invited newcomer know how it ends. One who is to wait for another invitation is in the hall again.
+// tellAll lets invited newcomers know how it ends, all at once, as some may take nothing. Those who are to wait for another invitation
+// are in the hall again, in their order.
+func tellAll(guests []*guest, verdicts []toGuest) {
+	var telling sync.WaitGroup
+	for i, g := range guests {
+		telling.Go(func() { g.tell(verdicts[i]) })
+	}
+	telling.Wait()
+	for i, g := range guests {
+		if verdicts[i].Again {
+			g.sendBack()
+		}
+	}
+}
+
+// tell lets an invited newcomer know how it ends: it hangs up, or waits for another invitation (sendBack).
 func (g *guest) tell(verdict toGuest) {
 	if g.fail != nil {
 		g.fail(nil)
 	}
 	if err := g.say(verdict); err != nil {
-		g.contact.Close()
-		return
+		g.contact.Close() // which ends life
 	}
-	if !verdict.Again {
-		return // it hangs up
-	}
+}
+
+// sendBack puts a newcomer into the hall again, if it is still there.
+func (g *guest) sendBack() {
 	h := g.hall
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -179,7 +195,7 @@ func (c *Comm) invite(ctx context.Context, n int, name string) ([]*guest, error)
 		defer cancel()
 	}
 	for i, g := range guests {
-		err := g.invite(&invitation{Name: c.planeName(name), Rank: c.size + i, Size: c.size + n,
+		err := g.invite(ctx, &invitation{Name: c.planeName(name), Rank: c.size + i, Size: c.size + n,
 			Former: c.size, Generation: c.standby.generation + 1, Root: c.standby.addrs()})
 		if err != nil {
 			return guests, err

@@ -24,7 +24,7 @@ func TestGuestDeclines(t *testing.T) {
 	defer contact.Close()
 	guests, err := h.take(t.Context(), 1)
 	require.NoError(t, err)
-	go guests[0].invite(&invitation{Name: "a"})
+	go guests[0].invite(t.Context(), &invitation{Name: "a"})
 	_, err = contact.Receive()
 	require.NoError(t, err)
 	require.NoError(t, contact.Send([]byte(`{"name":"another","coming":true}`), time.Minute))
