@@ -104,7 +104,7 @@ func TestLentAndTakenBack(t *testing.T) {
 	require.NoError(t, err)
 	e := New(ms[0], Options{LendMin: n, Wait: Wait{Yield: func() {}}})
 	for _, fails := range []bool{false, true} {
-		require.True(t, ms[1].Peer(0).Sender(0).Lend(link.Place{Window: 1}, link.Place{}, n, &call))
+		require.True(t, ms[1].Peer(0).Sender(0).(link.Lender).Lend(link.Place{Window: 1}, link.Place{}, n, &call))
 		if fails {
 			ms[1].Fail(&link.Notice{Cause: link.CauseGaveUp, From: 1, Culprit: 1, Text: "enough"})
 		}
@@ -140,7 +140,7 @@ func TestLentIsNotSentOnAfterAFailure(t *testing.T) {
 				shown(t, ms[0], devs[1], n)
 				p := planned(t, ms[0], n, "allreduce rank 0 of 4 root 0 in 1 out 1 ahead 0\nlane\nrecv out[0] from 1 final\nsend out[0] to 2\nsend out[0] to 3")
 				e := New(ms[0], Options{LendMin: 1 << 30, Wait: Wait{Yield: func() {}, Spins: 9}})
-				require.True(t, ms[1].Peer(0).Sender(0).Lend(link.Place{Window: 1}, link.Place{}, n, &link.Call{FP: 7}))
+				require.True(t, ms[1].Peer(0).Sender(0).(link.Lender).Lend(link.Place{Window: 1}, link.Place{}, n, &link.Call{FP: 7}))
 				if fails {
 					ms[1].Fail(&link.Notice{Cause: link.CauseGaveUp, From: 1, Culprit: 1, Text: "enough"})
 				}

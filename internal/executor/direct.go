@@ -21,7 +21,7 @@ func (e *Engine) fireDirect(l *lane, a *action, call *link.Call, n int, lent boo
 	data := l.buffer(from.buf)[off+l.done:][:n]
 	at := l.placeOf(from.buf, off+l.done)
 	for _, s := range a.sends {
-		room, ok := s.ReserveFrom(data, at, call)
+		room, ok := s.(link.DirectSender).ReserveFrom(data, at, call)
 		if !ok {
 			return false, nil
 		}
@@ -37,7 +37,7 @@ func (e *Engine) fireDirect(l *lane, a *action, call *link.Call, n int, lent boo
 		return false, err
 	}
 	for _, s := range a.sends {
-		s.CommitFrom(data, call)
+		s.(link.DirectSender).CommitFrom(data, call)
 	}
 	for _, r := range a.receives {
 		r.Advance(n)
@@ -91,11 +91,11 @@ func (l *lane) sendsFrom(a *action) bool {
 
 // tellPlace tells the link where the action's transfer goes, if it goes there as it comes.
 func (e *Engine) tellPlace(l *lane, a *action) {
-	if !a.lands || l.told || l.size < directMin {
+	if a.lands == nil || l.told || l.size < directMin {
 		return
 	}
 	off, _ := a.dst.at(l.window, l.job.Plan.Layout.Elem)
-	a.receives[0].Expect(l.buffer(a.dst.buf)[off:][:l.size], l.placeOf(a.dst.buf, off), &l.call)
+	a.lands.Expect(l.buffer(a.dst.buf)[off:][:l.size], l.placeOf(a.dst.buf, off), &l.call)
 	l.told = true
 }
 
@@ -108,12 +108,12 @@ func (e *Engine) foresee() {
 	for ; e.foreseen < len(e.lanes); e.foreseen++ {
 		l := &e.lanes[e.foreseen]
 		p := l.job.Plan
-		if l.live() || l.over || p.Program.Schedule.Collective != 0 || !l.acts[0].lands {
+		if l.live() || l.over || p.Program.Schedule.Collective != 0 || l.acts[0].lands == nil {
 			continue
 		}
 		a := &l.acts[0]
 		off, n := a.dst.at(0, p.Layout.Elem)
-		if at := l.placeOf(a.dst.buf, off); n >= link.GrantMin && at.Window != 0 && !a.receives[0].ExpectAhead(n, at, &l.call) {
+		if at := l.placeOf(a.dst.buf, off); n >= link.GrantMin && at.Window != 0 && !a.lands.ExpectAhead(n, at, &l.call) {
 			return
 		}
 	}

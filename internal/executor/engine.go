@@ -357,7 +357,9 @@ func (e *Engine) advance(l *lane) (moved bool, err error) {
 			l.expects(a)
 			if l.size >= link.GrantMin && e.wire {
 				for _, s := range a.sends {
-					s.Begin(l.size)
+					if d, ok := s.(link.DirectSender); ok {
+						d.Begin(l.size)
+					}
 				}
 			}
 		}

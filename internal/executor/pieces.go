@@ -72,7 +72,7 @@ func (e *Engine) lend(l *lane, a *action, call *link.Call) (ok, tried bool) {
 		}
 	}
 	for _, s := range a.sends {
-		s.Lend(place, args.OutPlace, l.size, call)
+		s.(link.Lender).Lend(place, args.OutPlace, l.size, call)
 	}
 	l.done, l.lent = l.size, true
 	return true, true

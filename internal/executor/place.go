@@ -39,7 +39,7 @@ func (e *Engine) place(l *lane, a *action, i int) []byte {
 func (e *Engine) notify(l *lane, a *action, call *link.Call) bool {
 	for i := -l.placed - 1; i < len(a.sends); i++ {
 		l.placed = -i - 1
-		if e.place(l, a, i) != nil && !a.sends[i].Placed(l.size, call) {
+		if e.place(l, a, i) != nil && !a.sends[i].(link.Lender).Placed(l.size, call) {
 			return false
 		}
 	}

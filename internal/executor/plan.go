@@ -68,8 +68,8 @@ type action struct {
 	direct, lazy bool
 	// leaves: what is kept goes to a long Out, where the schedule leaves it.
 	leaves bool
-	// lands: what is received is a chunk of Out as it comes.
-	lands bool
+	// lands receives what is a chunk of Out as it comes, if that can land there; nil: not so.
+	lands link.DirectReceiver
 	// placeable: a finished chunk of Out that is passed on under a schedule that is Early.
 	placeable bool
 }
@@ -347,7 +347,9 @@ func (r *resolver) action(m *link.Mesh, g *group, lane, part, split int) action 
 	_, a.bytes = a.length.at(0, r.lay.Elem)
 	a.placeable = r.s.Early && g.final && g.Dst.Buf == schedule.Out && len(g.sends) > 0
 	a.lendable = r.s.Lazy && !a.hasDst && a.operands[0].ext.buf != schedule.Scratch
-	a.lands = len(a.operands) == 1 && len(a.receives) == 1 && g.Dst.Buf == schedule.Out && a.keeps()
+	if len(a.operands) == 1 && len(a.receives) == 1 && g.Dst.Buf == schedule.Out && a.keeps() {
+		a.lands, _ = a.receives[0].(link.DirectReceiver)
+	}
 	a.lazy = r.s.Lazy
 	a.easy = a.bytes <= link.InlineBytes && len(a.operands) == 1 && (len(a.receives) == 1 && a.hasDst && len(a.sends) == 0 || len(a.receives) == 0 && len(a.sends) > 0)
 	a.direct = a.lendable || a.lazy && a.hasDst && a.store && g.Dst.Buf == schedule.Out ||

@@ -51,25 +51,6 @@ func (s *checkedSender) Commit(n int, c *Call) {
 
 func (s *checkedSender) Put(src []byte, c *Call) bool { return put(s, src, c) }
 
-// Begin does nothing.
-func (s *checkedSender) Begin(int) {}
-
-// ReserveFrom is Reserve.
-func (s *checkedSender) ReserveFrom(src []byte, _ Place, _ *Call) (int, bool) {
-	b, ok := s.Reserve(len(src))
-	return len(b), ok
-}
-
-// CommitFrom copies.
-func (s *checkedSender) CommitFrom(src []byte, c *Call) {
-	b, _ := s.Reserve(len(src))
-	s.Commit(copy(b, src), c)
-}
-
-func (s *checkedSender) Lend(_, _ Place, _ int, _ *Call) bool { return false }
-
-func (s *checkedSender) Placed(int, *Call) bool { return false }
-
 // rawReceiver is a receiver that shows its oldest message whatever call it is of.
 type rawReceiver interface {
 	Receiver
@@ -88,12 +69,6 @@ type checkedReceiver struct {
 	got  uint64 // messages taken
 	seen uint64 // the number of the message that Look has checked
 }
-
-// Expect does nothing: the slot holds the sum, too.
-func (r *checkedReceiver) Expect([]byte, Place, *Call) {}
-
-// ExpectAhead does nothing.
-func (r *checkedReceiver) ExpectAhead(int, Place, *Call) bool { return false }
 
 // Peek checks the sum before anything else, so that a damaged header is not taken for another call's.
 func (r *checkedReceiver) Peek(c *Call) (*Message, error) {
@@ -116,10 +91,8 @@ func (r *checkedReceiver) Peek(c *Call) (*Message, error) {
 	if len(m.Data) < sumBytes { // it was there when the sum was checked
 		return nil, &Corrupt{r.peer.Rank, r.lane, fmt.Sprintf("message %d changed while it was read", r.got+1)}
 	}
-	r.cur = *m
-	r.cur.Len -= sumBytes
-	r.cur.Data = r.cur.Data[:r.cur.Len:r.cur.Len]
-	r.open = true
+	n := m.Len - sumBytes
+	r.cur, r.open = Message{Data: m.Data[:n:n], Len: n}, true
 	return &r.cur, nil
 }
 

@@ -98,7 +98,7 @@ func TestGrantedTransfersArrive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		g := Geometry{Lanes: 2, Slots: 1 << rapid.IntRange(1, 4).Draw(t, "slots"), SlotBytes: GrantMin / 8 << rapid.IntRange(0, 4).Draw(t, "slot")}
 		a, b, mem := windowed(t, g, most+64)
-		s, r := a.Peer(1).Sender(1).(*wireSender), b.Peer(0).Receiver(1)
+		s, r := a.Peer(1).Sender(1).(*wireSender), b.Peer(0).Receiver(1).(*wireReceiver)
 		call := Call{FP: 1}
 		for i := range rapid.IntRange(1, 6).Draw(t, "transfers") {
 			if rapid.Bool().Draw(t, "another call") {
@@ -178,7 +178,7 @@ func TestGrantIsForOneTransfer(t *testing.T) {
 		"it": {n, 7, 0, true}, "longer": {n + 1, 7, 0, false}, "shorter": {n - 1, 7, 0, false}, "another call": {n, 8, 0, false}, "later": {n, 7, 1, false},
 	} {
 		a, b, mem := windowed(t, g, 4*GrantMin)
-		b.Peer(0).Receiver(0).Expect(mem[1][:n], Place{1, 0}, &Call{FP: 7})
+		b.Peer(0).Receiver(0).(*wireReceiver).Expect(mem[1][:n], Place{1, 0}, &Call{FP: 7})
 		progress(t, a)
 		s := a.Peer(1).Sender(0).(*wireSender)
 		for range tt.before {
@@ -201,7 +201,7 @@ func TestGrantIsForOneTransfer(t *testing.T) {
 func TestGrantsAhead(t *testing.T) {
 	g := Geometry{Lanes: 1, Slots: 4, SlotBytes: GrantMin}
 	a, b, mem := windowed(t, g, 16*GrantMin)
-	s, r := a.Peer(1).Sender(0).(*wireSender), b.Peer(0).Receiver(0)
+	s, r := a.Peer(1).Sender(0).(*wireSender), b.Peer(0).Receiver(0).(*wireReceiver)
 	call := func(i int) *Call { return &Call{FP: uint64(100 + i)} }
 	given := 0
 	for round := range 3 * grantLines {
@@ -238,7 +238,7 @@ func TestPatienceEnds(t *testing.T) {
 		g := Geometry{Lanes: 1, Slots: 8, SlotBytes: GrantMin}
 		const n = 4 * GrantMin
 		a, b, mem := windowed(t, g, n)
-		s, r := a.Peer(1).Sender(0).(*wireSender), b.Peer(0).Receiver(0)
+		s, r := a.Peer(1).Sender(0).(*wireSender), b.Peer(0).Receiver(0).(*wireReceiver)
 		waited := 0
 		transfer := func(i int, granted bool) {
 			c := Call{FP: uint64(i + 1)}
@@ -300,7 +300,7 @@ func TestGrantsAreChecked(t *testing.T) {
 		granted bool
 	}{"without a grant": {10, 7, false}, "of another call": {10, 8, true}, "longer than granted": {n + 1, 7, true}, "empty": {0, 7, true}} {
 		a, b, mem := windowed(t, g, 4*GrantMin)
-		r := b.Peer(0).Receiver(0)
+		r := b.Peer(0).Receiver(0).(*wireReceiver)
 		if bad.granted {
 			r.Expect(mem[1][:n], Place{1, 0}, &Call{FP: 7})
 		}
@@ -319,7 +319,7 @@ func TestGrantOfAFreedWindow(t *testing.T) {
 	g := Geometry{Lanes: 1, Slots: 4, SlotBytes: GrantMin}
 	const n = 2 * GrantMin
 	a, b, mem := windowed(t, g, n)
-	s, r := a.Peer(1).Sender(0).(*wireSender), b.Peer(0).Receiver(0)
+	s, r := a.Peer(1).Sender(0).(*wireSender), b.Peer(0).Receiver(0).(*wireReceiver)
 	for i := range 2 * grantLines {
 		call := Call{FP: uint64(7 + i)}
 		src := bytes.Repeat([]byte{byte(i + 1)}, n)
@@ -348,7 +348,7 @@ func TestLongTransfersShowSignsOfLife(t *testing.T) {
 	g := Geometry{Lanes: 1, Slots: 4, SlotBytes: GrantMin}
 	const n = 2*placedMost + GrantMin
 	a, b, mem := windowed(t, g, n)
-	s, r := a.Peer(1).Sender(0).(*wireSender), b.Peer(0).Receiver(0)
+	s, r := a.Peer(1).Sender(0).(*wireSender), b.Peer(0).Receiver(0).(*wireReceiver)
 	call := Call{FP: 7}
 	r.Expect(mem[1], Place{1, 0}, &call)
 	progress(t, a)
@@ -466,7 +466,7 @@ func TestWithdrawEndsGrants(t *testing.T) {
 	for _, withdrawn := range []bool{false, true} {
 		a, b, mem := windowed(t, g, n)
 		require.False(t, b.Exposed())
-		b.Peer(0).Receiver(0).Expect(mem[1], Place{1, 0}, &Call{FP: 7})
+		b.Peer(0).Receiver(0).(*wireReceiver).Expect(mem[1], Place{1, 0}, &Call{FP: 7})
 		require.True(t, b.Exposed())
 		progress(t, a)
 		if withdrawn {

@@ -10,27 +10,36 @@ type Sender interface {
 	Reserve(max int) ([]byte, bool)
 	// Commit sends the first n reserved bytes.
 	Commit(n int, c *Call)
+	// Put is Reserve and Commit of a message of up to 32 bytes: src.
+	Put(src []byte, c *Call) bool
+	// Drained reports whether the peer has released every lent message.
+	Drained() bool
+}
+
+// DirectSender is a Sender over posted writes without checksums, those to peers that are Direct or that Sends is true for.
+type DirectSender interface {
+	Sender
 	// Begin says that what follows is a transfer of size bytes, at least GrantMin, in messages that add up to it.
 	// For shorter ones it is not called.
 	Begin(size int)
 	// ReserveFrom is Reserve for bytes that are sent from where they are, src, at a place if they are registered: it returns how many
 	// a message can have, which may be more than a slot. It may say false for a while although slots are free (see
-	// Mesh.Hurried). Only for peers that are Direct or that Sends is true for.
+	// Mesh.Hurried).
 	ReserveFrom(src []byte, at Place, c *Call) (n int, ok bool)
 	// CommitFrom sends the first bytes of the src of the ReserveFrom before it, as many as that returned at most. They
 	// must not change until the mesh is drained (Mesh.Drained, Mesh.Release).
 	CommitFrom(src []byte, c *Call)
-	// Put is Reserve and Commit of a message of up to 32 bytes: src.
-	Put(src []byte, c *Call) bool
+}
+
+// Lender is the Sender to a peer that is Mapped.
+type Lender interface {
+	Sender
 	// Lend sends the name of a span of n bytes of this rank's memory, and of the place where
-	// the peer may put its answer (zero: nowhere); false if every slot is in use or the peer cannot
-	// read it. The span must not change until Drained.
+	// the peer may put its answer (zero: nowhere); false if every slot is in use. The span must not change until Drained.
 	Lend(span, answer Place, n int, c *Call) bool
 	// Placed sends the notice that n bytes already are in the peer's destination; false if every
 	// slot is in use.
 	Placed(n int, c *Call) bool
-	// Drained reports whether the peer has released every lent message.
-	Drained() bool
 }
 
 // Receiver is the receiving half of a link. One goroutine uses it at a time.
@@ -43,14 +52,6 @@ type Receiver interface {
 	Take(dst []byte, c *Call) Took
 	// Look returns the call of the oldest message that Peek has not returned yet; ok is false if none is there.
 	Look() (c Call, ok bool)
-	// Expect tells where the bytes of the next messages, a transfer of a call, will be copied to: dst, one after the other, at
-	// a place if that is registered. Links that can, land them there, and Peek shows them there, or says Placed;
-	// it promises nothing. It is for when no message is open, and lasts until dst is full or Mesh.Release, and
-	// Mesh.Withdraw.
-	Expect(dst []byte, at Place, c *Call)
-	// ExpectAhead is Expect of a transfer that comes after others, alone in its call, of n bytes at a place. It reports
-	// whether the sender is told so.
-	ExpectAhead(n int, at Place, c *Call) bool
 	// Advance consumes n bytes; the message ends when none is left, and its slot returns to the sender.
 	Advance(n int)
 	// Stash copies every message that is there, unless one is half consumed, to memory of its own and
@@ -59,6 +60,19 @@ type Receiver interface {
 	Stash(max int) (bytes, messages int, err error)
 	// Stashed is how much memory it holds so.
 	Stashed() int
+}
+
+// DirectReceiver is a Receiver over posted writes without checksums.
+type DirectReceiver interface {
+	Receiver
+	// Expect tells where the bytes of the next messages, a transfer of a call, will be copied to: dst, one after the other, at
+	// a place if that is registered. Where they land there, Peek shows them there, or says Placed;
+	// it promises nothing. It is for when no message is open, and lasts until dst is full or Mesh.Release, and
+	// Mesh.Withdraw.
+	Expect(dst []byte, at Place, c *Call)
+	// ExpectAhead is Expect of a transfer that comes after others, alone in its call, of n bytes at a place. It reports
+	// whether the sender is told so.
+	ExpectAhead(n int, at Place, c *Call) bool
 }
 
 // Took is what Take did.

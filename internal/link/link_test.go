@@ -226,7 +226,7 @@ func TestLendAndPlace(t *testing.T) {
 	mem := region.Bytes()
 	copy(mem[100:], "lent bytes")
 	call := Call{FP: 9}
-	s, r := a.Peer(1).Sender(0), b.Peer(0).Receiver(0)
+	s, r := a.Peer(1).Sender(0).(Lender), b.Peer(0).Receiver(0)
 	require.True(t, s.Drained())
 	require.True(t, s.Lend(Place{1, 100}, Place{1, 200}, 10, &call))
 	require.False(t, s.Drained())
@@ -238,7 +238,7 @@ func TestLendAndPlace(t *testing.T) {
 	require.True(t, s.Drained())
 	require.Equal(t, "answer", string(mem[200:206]))
 
-	back, in := b.Peer(0).Sender(0), a.Peer(1).Receiver(0)
+	back, in := b.Peer(0).Sender(0).(Lender), a.Peer(1).Receiver(0)
 	require.True(t, back.Placed(6, &call))
 	m, err = in.Peek(&call)
 	require.NoError(t, err)

@@ -44,7 +44,7 @@ func TestReleaseOfWhatIsSent(t *testing.T) {
 		a, b := pairOver(t, Geometry{Lanes: 1, Slots: 16, SlotBytes: size}, func() (rdma.Device, error) { return tcp.Open(tcp.Options{}) })
 		require.True(t, a.Peer(1).Direct())
 		src, call := bytes.Repeat([]byte{1}, size), Call{FP: 7}
-		s, r := a.Peer(1).Sender(0), b.Peer(0).Receiver(0)
+		s, r := a.Peer(1).Sender(0).(DirectSender), b.Peer(0).Receiver(0)
 		for range 16 { // more than sockets hold
 			_, ok := s.Reserve(size)
 			require.True(t, ok)

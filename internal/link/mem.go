@@ -221,27 +221,6 @@ func (s *memSender) ready() {
 	}
 }
 
-// Expect does nothing: the peer writes when it likes, into its slots.
-func (r *memReceiver) Expect([]byte, Place, *Call) {}
-
-// ExpectAhead does nothing.
-func (r *memReceiver) ExpectAhead(int, Place, *Call) bool { return false }
-
-// Begin does nothing.
-func (s *memSender) Begin(int) {}
-
-// ReserveFrom is Reserve.
-func (s *memSender) ReserveFrom(src []byte, _ Place, _ *Call) (int, bool) {
-	b, ok := s.Reserve(len(src))
-	return len(b), ok
-}
-
-// CommitFrom copies.
-func (s *memSender) CommitFrom(src []byte, c *Call) {
-	b, _ := s.Reserve(len(src))
-	s.Commit(copy(b, src), c)
-}
-
 func (s *memSender) Lend(span, answer Place, n int, c *Call) bool {
 	if n > MaxMessage || s.full() {
 		return false

@@ -68,7 +68,7 @@ func TestShortMessagesRunAhead(t *testing.T) {
 func TestExpectedHoweverCut(t *testing.T) {
 	g := Geometry{Lanes: 1, Slots: 4, SlotBytes: 16 << 10}
 	a, b := tcpPair(t, g)
-	s, r, call := a.Peer(1).Sender(0), b.Peer(0).Receiver(0), Call{FP: 7}
+	s, r, call := a.Peer(1).Sender(0).(DirectSender), b.Peer(0).Receiver(0).(DirectReceiver), Call{FP: 7}
 	progress := func(t require.TestingT) {
 		for _, m := range []*Mesh{a, b} {
 			_, err := m.Progress()

@@ -372,10 +372,6 @@ func (s *wireSender) publish(n int, k kind, bytes int, c *Call, before ...rdma.W
 	}, before...)
 }
 
-func (s *wireSender) Lend(_, _ Place, _ int, _ *Call) bool { return false }
-
-func (s *wireSender) Placed(int, *Call) bool { return false }
-
 func (s *wireSender) Drained() bool { return true }
 
 type wireReceiver struct {
