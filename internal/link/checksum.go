@@ -51,13 +51,6 @@ func (s *checkedSender) Commit(n int, c *Call) {
 
 func (s *checkedSender) Put(src []byte, c *Call) bool { return put(s, src, c) }
 
-// rawReceiver is a receiver that shows its oldest message whatever call it is of.
-type rawReceiver interface {
-	Receiver
-	// oldest returns the oldest message in the slots and its call; nil if there is none.
-	oldest() (Message, *Call, error)
-}
-
 // checkedReceiver takes sums off and holds them against the messages.
 type checkedReceiver struct {
 	rawReceiver

@@ -87,12 +87,10 @@ func (x *expected) end(seq uint32) {
 // look at Failed before each piece that they place there, and finish the one they have begun when they get on.
 func (m *Mesh) Release() {
 	m.unexpect()
-	for _, pt := range *m.ports.Load() {
-		for _, p := range pt.endpoints {
-			p.wire.mu.Lock()
-			p.wire.keepLocked()
-			p.wire.mu.Unlock()
-		}
+	for w := range m.wires() {
+		w.mu.Lock()
+		w.keepLocked()
+		w.mu.Unlock()
 	}
 }
 
@@ -103,20 +101,14 @@ func (m *Mesh) unexpect() {
 			arena.Restore()
 		}
 	}
-	for r := range m.peers {
-		p := m.peers[r].Load()
-		if p == nil || p.wire == nil {
-			continue
-		}
-		for _, r := range p.receives {
-			w, ok := r.(*wireReceiver)
-			if !ok { // with checksums all messages stay in their slots
-				continue
-			}
-			x := &w.expected
-			x.rest = nil
-			for i := range x.slots {
-				x.slots[i].dst, x.slots[i].got = nil, -1
+	for w := range m.wires() {
+		for _, r := range w.peer.receives {
+			if r, ok := r.(*wireReceiver); ok { // with checksums all messages stay in their slots
+				r.expected.rest = nil
+				for i := range r.expected.slots {
+					s := &r.expected.slots[i]
+					s.dst, s.got = nil, -1
+				}
 			}
 		}
 	}

@@ -326,19 +326,17 @@ func (w *wire) takeGrant(l *wireLane, lane int) error {
 // peers have been told why (Acknowledged), or will not be.
 func (m *Mesh) Withdraw() error {
 	var first error
-	for _, pt := range *m.ports.Load() {
-		for _, w := range pt.wires {
-			if !w.exposed() {
-				continue
-			}
-			m.life.Lock()
-			w.peer.dropped = true // the peer is not lost
-			m.life.Unlock()
-			if err := w.peer.endpoint.Close(); err != nil && first == nil {
-				first = err
-			}
-			w.torn.Store(false)
+	for w := range m.wires() {
+		if !w.exposed() {
+			continue
 		}
+		m.life.Lock()
+		w.peer.dropped = true // the peer is not lost
+		m.life.Unlock()
+		if err := w.peer.endpoint.Close(); err != nil && first == nil {
+			first = err
+		}
+		w.torn.Store(false)
 	}
 	return first
 }
@@ -351,11 +349,9 @@ func (p *Peer) withdraws() bool {
 
 // Exposed reports whether there is something to withdraw.
 func (m *Mesh) Exposed() bool {
-	for _, pt := range *m.ports.Load() {
-		for _, w := range pt.wires {
-			if w.exposed() {
-				return true
-			}
+	for w := range m.wires() {
+		if w.exposed() {
+			return true
 		}
 	}
 	return false
@@ -375,12 +371,10 @@ func (w *wire) exposed() bool {
 // Torn returns the end of a peer to which posting has failed while bytes of the caller's registered memory were on their way: nothing
 // says when they have been sent, and so the run must fail, and Withdraw break the connection, before the caller has the memory back.
 func (m *Mesh) Torn() *Notice {
-	for _, pt := range *m.ports.Load() {
-		for _, w := range pt.wires {
-			if w.torn.Load() {
-				if n := w.peer.Gone(); n != nil {
-					return n
-				}
+	for w := range m.wires() {
+		if w.torn.Load() {
+			if n := w.peer.Gone(); n != nil {
+				return n
 			}
 		}
 	}
@@ -396,10 +390,8 @@ func (m *Mesh) Hurried() bool {
 
 // Placed is how many messages this rank has sent to where peers granted it.
 func (m *Mesh) Placed() (n uint64) {
-	for _, pt := range *m.ports.Load() {
-		for _, w := range pt.wires {
-			n += w.placed
-		}
+	for w := range m.wires() {
+		n += w.placed
 	}
 	return n
 }

@@ -159,10 +159,6 @@ func (j *Joining) Connect(ctx context.Context, rank int, blob []byte) error {
 	if err != nil {
 		return fmt.Errorf("blob of rank %d: %w", rank, err)
 	}
-	return j.connect(ctx, rank, e)
-}
-
-func (j *Joining) connect(ctx context.Context, rank int, e entry) error {
 	return j.peers[rank].connect(ctx, e)
 }
 

@@ -336,7 +336,7 @@ func (r *memReceiver) Take(dst []byte, c *Call) Took {
 	} else {
 		copy(dst, h.bytes())
 	}
-	r.free(inLine, 1)
+	r.pass(inLine, 1)
 	return Taken
 }
 
@@ -364,9 +364,14 @@ func (r *memReceiver) Look() (c Call, ok bool) {
 
 func (r *memReceiver) Advance(n int) {
 	if r.advance(n) {
-		n, k := parsePublication(r.headers[r.next&r.mask].pub.Load())
-		r.free(k, linesOf(n, k))
+		r.free()
 	}
+}
+
+// free returns the slot of the message at next.
+func (r *memReceiver) free() {
+	n, k := parsePublication(r.headers[r.next&r.mask].pub.Load())
+	r.pass(k, linesOf(n, k))
 }
 
 // wordEvery is how many messages may pass before the credit word is stored although messages bring the
@@ -377,9 +382,10 @@ const wordEvery = 1 << 20
 // that one does not pay the way of a cache line for each message.
 const readAhead = 6
 
-// free returns the slot of the message at next, which is of kind k and takes so many headers: some at a time, but that of a lent span at once. Of a
-// pool's, too: what its sender lends next may be for others, so that no message follows for which credit would be due.
-func (r *memReceiver) free(k kind, lines uint32) {
+// pass returns the slot of the message at next, which is of kind k and takes so many headers: some at a time, but that of
+// a lent span at once. Of a pool's, too: what its sender lends next may be for others, so that no message follows for
+// which credit would be due.
+func (r *memReceiver) pass(k kind, lines uint32) {
 	last := r.next
 	r.next += lines
 	cpu.Prefetch(r.lines[(r.next+readAhead)&r.mask])
@@ -394,24 +400,7 @@ func (r *memReceiver) free(k kind, lines uint32) {
 	r.ep.Signal()
 }
 
-func (r *memReceiver) Stash(limit int) (bytes, messages int, err error) {
-	for !r.open && bytes < limit {
-		h := r.headers[r.next&r.mask]
-		v := h.pub.Load()
-		if !published(v, r.next) || !r.whole(v) {
-			break
-		}
-		r.brings(r.next, v)
-		var m Message
-		if err := r.parse(&m, h, v); err != nil {
-			return bytes, messages, err
-		}
-		bytes, messages = bytes+r.stash.put(h.call, m), messages+1
-		n, k := parsePublication(v)
-		r.free(k, linesOf(n, k))
-	}
-	return bytes, messages, nil
-}
+func (r *memReceiver) Stash(limit int) (bytes, messages int, err error) { return r.keep(r, limit) }
 
 // parse fills in m from a header whose publication word is v and whose payload lies in that memory.
 func (p *Peer) parse(m *Message, h *header, v uint64, payload []byte, lane int) error {

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"iter"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -161,7 +162,7 @@ func (m *Mesh) Connect(ctx context.Context, blobs [][]byte) error {
 				if err != nil {
 					err = fmt.Errorf("blob of rank %d: %w", r, err)
 				} else {
-					err = m.first.connect(gctx, r, e)
+					err = m.first.peers[r].connect(gctx, e)
 				}
 				if err != nil {
 					errs[r] = &ConnectError{r, err}
@@ -191,6 +192,19 @@ func (m *Mesh) each(f func(*Peer)) {
 	for _, pt := range *m.ports.Load() {
 		for _, p := range pt.peers {
 			f(p)
+		}
+	}
+}
+
+// wires are the links of the peers that have joined and are not mapped.
+func (m *Mesh) wires() iter.Seq[*wire] {
+	return func(yield func(*wire) bool) {
+		for _, pt := range *m.ports.Load() {
+			for _, w := range pt.wires {
+				if !yield(w) {
+					return
+				}
+			}
 		}
 	}
 }
@@ -360,11 +374,9 @@ func (m *Mesh) Drained() bool {
 // Acknowledged reports whether peers that are still there have acknowledged what was posted up to the
 // latest notice, so that Close, which breaks connections, takes nothing away from them.
 func (m *Mesh) Acknowledged() bool {
-	for _, pt := range *m.ports.Load() {
-		for _, p := range pt.endpoints {
-			if !p.wire.acknowledged() {
-				return false
-			}
+	for w := range m.wires() {
+		if !w.acknowledged() {
+			return false
 		}
 	}
 	return true

@@ -134,7 +134,7 @@ func (p *Peer) window(id uint64) []byte {
 
 // connect pairs the endpoint and makes the links.
 func (p *Peer) connect(ctx context.Context, e entry) error {
-	g, remote, base := p.mesh.geo, e.remote, e.base
+	remote, base := e.remote, e.base
 	if base > remote.Len || remote.Len-base < uint64(p.port.section) {
 		return fmt.Errorf("link: rank %d offers %d bytes from %d, need %d", p.Rank, remote.Len, base, p.port.section)
 	}
@@ -146,27 +146,13 @@ func (p *Peer) connect(ctx context.Context, e entry) error {
 		return fmt.Errorf("connect to rank %d over %s: %w", p.Rank, p.Provider, err)
 	}
 	if p.mappable() {
-		ls := p.endpoint.(rdma.LoadStore)
-		b, err := ls.Map(ctx, remote)
-		if err != nil {
+		if err := p.connectMemory(ctx, e); err != nil {
 			return fmt.Errorf("map the ring buffers of rank %d: %w", p.Rank, err)
 		}
-		p.watch.word = wordAt(b)
-		p.memory, p.mapped = ls, b[base:][:g.sectionBytes()]
-		for _, part := range g.touched(p.mapped, p.mesh.touched) { // the other sections are other ranks'
-			if err := p.populate(part); err != nil {
-				return fmt.Errorf("map the ring buffers of rank %d: %w", p.Rank, err)
-			}
-		}
-		if err := p.connectPool(b, e.pool); err != nil {
-			return fmt.Errorf("map the ring buffers of rank %d: %w", p.Rank, err)
-		}
-		p.visit(p.section) // here, not when it is allocated: a hypervisor drops what it knows of pages that are not used for long
-		p.connectMemory()
 	} else if err := p.connectWire(); err != nil {
 		return err
 	}
-	if g.Checksum {
+	if p.mesh.geo.Checksum {
 		p.checked()
 	}
 	return nil
@@ -178,11 +164,29 @@ func (p *Peer) mappable() bool {
 	return ok && !p.mesh.noMap
 }
 
-func (p *Peer) connectMemory() {
-	g, lazy := p.mesh.geo, p.port.dev.Attr().LazySignal
+// connectMemory maps the peer's memory and makes the links over it.
+func (p *Peer) connectMemory(ctx context.Context, e entry) error {
+	g, lazy, ls := p.mesh.geo, p.port.dev.Attr().LazySignal, p.endpoint.(rdma.LoadStore)
+	b, err := ls.Map(ctx, e.remote)
+	if err != nil {
+		return err
+	}
+	p.watch.word = wordAt(b)
+	p.memory, p.mapped = ls, b[e.base:][:g.sectionBytes()]
+	for _, part := range g.touched(p.mapped, p.mesh.touched) { // the other sections are other ranks'
+		if err := p.populate(part); err != nil {
+			return err
+		}
+	}
+	if err := p.connectPool(b, e.pool); err != nil {
+		return err
+	}
+	p.visit(p.section) // here, not when it is allocated: a hypervisor drops what it knows of pages that are not used for long
 	for lane := range g.Lanes {
-		s := &memSender{peer: p, ahead: 1, spread: g.spreadMost(), ep: p.memory, lazy: lazy, spots: make([]int, g.Slots), mask: uint32(g.headers() - 1), slots: uint32(g.Slots - 1), marks: make([]uint32, g.headers()), credit: wordAt(p.section[g.creditOffset(lane):])}
-		r := &memReceiver{peer: p, lane: lane, ep: p.memory, lazy: lazy, mask: s.mask, credit: wordAt(p.mapped[g.creditOffset(lane):]), batch: uint32(g.batch()), lag: uint32(g.lag())}
+		s := &memSender{peer: p, ep: p.memory, lazy: lazy, ahead: 1, spread: g.spreadMost(), credit: wordAt(p.section[g.creditOffset(lane):]),
+			mask: uint32(g.headers() - 1), marks: make([]uint32, g.headers()), slots: uint32(g.Slots - 1), spots: make([]int, g.Slots)}
+		r := &memReceiver{peer: p, ep: p.memory, lazy: lazy, lane: lane, credit: wordAt(p.mapped[g.creditOffset(lane):]),
+			mask: s.mask, batch: uint32(g.batch()), lag: uint32(g.lag())}
 		for i := range g.headers() {
 			off := g.headerOffset(lane, i)
 			s.headers, r.headers = append(s.headers, headerAt(p.mapped[off:])), append(r.headers, headerAt(p.section[off:]))
@@ -196,6 +200,7 @@ func (p *Peer) connectMemory() {
 		s.back, r.back = r, s
 		p.senders, p.receives = append(p.senders, s), append(p.receives, r)
 	}
+	return nil
 }
 
 // tell leaves a notice on the peer's board, once.

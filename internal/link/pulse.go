@@ -49,9 +49,9 @@ func (m *Mesh) Beat() {
 		if len(pt.endpoints) < len(pt.peers) { // some have it mapped
 			wordAt(pt.arena.Bytes()).Add(1)
 		}
-		for _, p := range pt.endpoints {
-			if (m.beats+p.Rank)%m.beatTurns() == 0 {
-				p.wire.beat()
+		for _, w := range pt.wires {
+			if (m.beats+w.peer.Rank)%m.beatTurns() == 0 {
+				w.beat()
 			}
 		}
 	}
@@ -97,11 +97,9 @@ func (p *Peer) Listen(now time.Time, limit time.Duration) {
 
 // EachUndrained calls f for the peers whose connections have not taken what was posted.
 func (m *Mesh) EachUndrained(f func(*Peer)) {
-	for _, pt := range *m.ports.Load() {
-		for _, p := range pt.endpoints {
-			if !p.wire.drained() {
-				f(p)
-			}
+	for w := range m.wires() {
+		if !w.drained() {
+			f(w.peer)
 		}
 	}
 }

@@ -48,11 +48,9 @@ func (r *wireReceiver) here() bool {
 // Early reports whether short messages from all peers that are not mapped can be seen before Progress: they are
 // looked for at less cost then.
 func (m *Mesh) Early() bool {
-	for _, pt := range *m.ports.Load() {
-		for _, w := range pt.wires {
-			if !w.early {
-				return false
-			}
+	for w := range m.wires() {
+		if !w.early {
+			return false
 		}
 	}
 	return true

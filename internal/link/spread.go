@@ -47,11 +47,6 @@ func (s *memSender) short(lines uint32) bool {
 
 // publishSpread publishes the first n bytes of near.
 func (s *memSender) publishSpread(n int, c *Call) {
-	if n <= InlineBytes {
-		copy(s.headers[s.next&s.mask].bytes(), s.near[:n])
-		s.publish(n, inLine, c)
-		return
-	}
 	h := s.headers[s.next&s.mask]
 	h.call = *c
 	copy(h.bytes(), s.near[:])

@@ -85,5 +85,27 @@ func (b *inbox) advance(n int) (free bool) {
 	return true
 }
 
+// rawReceiver is a receiver that shows its oldest message whatever call it is of.
+type rawReceiver interface {
+	Receiver
+	// oldest returns the oldest message in the slots and its call; nil if there is none.
+	oldest() (Message, *Call, error)
+	// free returns its slot.
+	free()
+}
+
+// keep is Receiver.Stash of r, whose inbox this is.
+func (b *inbox) keep(r rawReceiver, limit int) (bytes, messages int, err error) {
+	for !b.open && bytes < limit {
+		m, call, err := r.oldest()
+		if call == nil || err != nil {
+			return bytes, messages, err
+		}
+		bytes, messages = bytes+b.stash.put(*call, m), messages+1
+		r.free()
+	}
+	return bytes, messages, nil
+}
+
 // Stashed implements Receiver.
 func (b *inbox) Stashed() int { return b.stash.bytes }

@@ -408,7 +408,6 @@ func (r *wireReceiver) Peek(c *Call) (*Message, error) {
 	return &r.cur, nil
 }
 
-// oldest parses the oldest message that has arrived; call is nil if none has.
 func (r *wireReceiver) oldest() (m Message, call *Call, err error) {
 	if !r.here() {
 		r.wire.peer.awaited()
@@ -459,7 +458,6 @@ func (r *wireReceiver) Advance(n int) {
 	}
 }
 
-// free takes the oldest message.
 func (r *wireReceiver) free() {
 	l := r.l
 	h := r.headers[l.taken%uint32(len(r.headers))]
@@ -483,14 +481,4 @@ func (r *wireReceiver) giveBack() {
 	}
 }
 
-func (r *wireReceiver) Stash(limit int) (bytes, messages int, err error) {
-	for !r.open && bytes < limit {
-		m, call, err := r.oldest()
-		if call == nil {
-			return bytes, messages, err
-		}
-		bytes, messages = bytes+r.stash.put(*call, m), messages+1
-		r.free()
-	}
-	return bytes, messages, nil
-}
+func (r *wireReceiver) Stash(limit int) (bytes, messages int, err error) { return r.keep(r, limit) }
