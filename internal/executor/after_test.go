@@ -155,3 +155,16 @@ func TestLentIsNotSentOnAfterAFailure(t *testing.T) {
 		}
 	}
 }
+
+// Who has not released what was lent is named as long as a run waits for nothing else.
+func TestNamesWhoKeepsALoan(t *testing.T) {
+	const n = 4096
+	ms, _ := together(t, 2, link.Geometry{Lanes: 1, Slots: 4, SlotBytes: 128})
+	p, err := Transfer(1, true).Plan(ms[0], Layout{Elem: 1, In: []int{n}}, 0)
+	require.NoError(t, err)
+	e := New(ms[0], Options{LendMin: n, Wait: Wait{Yield: func() {}}})
+	job := Job{Plan: p, Args: Args{In: make([]byte, n), InPlace: link.Place{Window: 1}, Call: link.Call{FP: 7}}}
+	require.ErrorIs(t, e.Run(t.Context(), 1, []*Job{&job}), context.DeadlineExceeded)
+	require.Equal(t, []int{1}, e.WaitsFor(nil))
+	require.Equal(t, []LaneAt{{At: At{Job: &job, Step: 1, Steps: 1, Doing: "release of what was lent"}, WaitsFor: []int{1}}}, e.Lanes())
+}

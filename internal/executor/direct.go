@@ -18,7 +18,7 @@ func (e *Engine) fireDirect(l *lane, a *action, call *link.Call, n int, lent boo
 		from, n = &a.operands[0].ext, l.size-l.done // nothing is computed, so that it may be one message
 	}
 	off, _ := from.at(l.window, l.job.Plan.Layout.Elem)
-	data := l.buffer(from.buf)[off+l.done:][:n]
+	data := l.part(from, n)
 	at := l.placeOf(from.buf, off+l.done)
 	for _, s := range a.sends {
 		room, ok := s.(link.DirectSender).ReserveFrom(data, at, call)
@@ -39,10 +39,7 @@ func (e *Engine) fireDirect(l *lane, a *action, call *link.Call, n int, lent boo
 	for _, s := range a.sends {
 		s.(link.DirectSender).CommitFrom(data, call)
 	}
-	for _, r := range a.receives {
-		r.Advance(n)
-	}
-	l.done += n
+	l.moved(a, n)
 	return true, nil
 }
 

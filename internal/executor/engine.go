@@ -417,28 +417,12 @@ func (e *Engine) fire(l *lane, a *action) (bool, error) {
 			return ok, nil
 		}
 	}
-	n := min(rest, l.job.Plan.piece)
-	room, lent := n, false
 	e.tellPlace(l, a)
-	for i := range a.receives {
-		m, err := a.receives[i].Peek(call)
-		if m == nil {
-			if err != nil {
-				err = l.locate(err)
-			}
-			return false, err
-		}
-		if m.Len > rest || m.Len == 0 && rest > 0 {
-			return false, &Length{Peer: a.recvFrom[i].Rank, Got: l.done + m.Len, Want: l.size}
-		}
-		if m.Answer != nil && l.job.Plan.early {
-			l.answer(a.recvFrom[i].Rank, m.Answer)
-		}
-		e.msgs[i] = m
-		lent = lent || m.Lent
-		n = min(n, m.Len)
+	room := min(rest, l.job.Plan.piece)
+	n, lent, err := e.arrived(l, a, room)
+	if n < 0 {
+		return false, err
 	}
-	e.borrowed = e.borrowed || lent
 	if a.direct && n >= directMin && l.sendsFrom(a) {
 		return e.fireDirect(l, a, call, n, lent)
 	}
@@ -480,10 +464,7 @@ func (e *Engine) fire(l *lane, a *action) (bool, error) {
 			s.Commit(n, call)
 		}
 	}
-	for _, r := range a.receives {
-		r.Advance(n)
-	}
-	l.done += n
+	l.moved(a, n)
 	if placed && l.done == l.size {
 		l.placed = -1 // notices are due
 		e.notify(l, a, call)

@@ -20,23 +20,11 @@ type LaneAt struct {
 func (e *Engine) Lanes() []LaneAt {
 	var out []LaneAt
 	for i := range e.lanes {
-		l := &e.lanes[i]
-		p := l.job.Plan
-		at := LaneAt{At: At{Lane: i - l.first + p.laneBase, Steps: p.windows * len(l.acts)}}
-		switch {
-		case l.over && l.lent:
-			at.Step, at.Doing = at.Steps, "release of what was lent"
-		case !l.live():
-			continue
-		default:
-			a := &l.acts[l.at]
-			at.Step, at.Doing = l.window*len(l.acts)+l.at+1, a.words()
-			if l.held {
-				at.Doing = heldWords
-			}
+		if l := &e.lanes[i]; l.live() || l.over && l.lent {
+			at := LaneAt{At: e.at(i)}
+			e.awaited(l, &at)
+			out = append(out, at)
 		}
-		e.awaited(l, &at)
-		out = append(out, at)
 	}
 	return out
 }

@@ -1,10 +1,6 @@
 package executor
 
-import (
-	"fmt"
-
-	"github.com/gccl/gccl/internal/link"
-)
+import "fmt"
 
 // At is where a run stands.
 type At struct {
@@ -22,19 +18,28 @@ func (e *Engine) Position() (at At, ok bool) {
 		if !l.live() || ok && l != e.failed {
 			continue
 		}
-		p := l.job.Plan
-		a := &l.acts[l.at]
-		at = At{Job: l.job, Lane: i - l.first + p.laneBase, Steps: p.windows * len(l.acts), Step: l.window*len(l.acts) + l.at + 1}
-		if at.Doing = a.words(); l.held {
-			at.Doing = heldWords
-		}
-		ok = true
+		at, ok = e.at(i), true
 	}
 	return at, ok
 }
 
-// heldWords describe what a lane does before its window is there.
-const heldWords = "copy from the device"
+// at is where lane i of the run stands.
+func (e *Engine) at(i int) At {
+	l := &e.lanes[i]
+	p := l.job.Plan
+	at := At{Job: l.job, Lane: i - l.first + p.laneBase, Steps: p.windows * len(l.acts)}
+	switch {
+	case l.over:
+		at.Step, at.Doing = at.Steps, "release of what was lent"
+		return at
+	case l.held:
+		at.Doing = "copy from the device"
+	default:
+		at.Doing = l.acts[l.at].words()
+	}
+	at.Step = l.window*len(l.acts) + l.at + 1
+	return at
+}
 
 // words describes an action: "recv-reduce from 2, 3; send to 1".
 func (a *action) words() string {
@@ -66,31 +71,14 @@ func (a *action) words() string {
 }
 
 // WaitsFor appends the ranks that some lane waits for, each once; where all lanes are over, those whose
-// connections have not taken what was posted.
+// connections have not taken what was posted, too.
 func (e *Engine) WaitsFor(ranks []int) []int {
-	add := func(r int) {
-		for _, have := range ranks {
-			if have == r {
-				return
-			}
-		}
-		ranks = append(ranks, r)
-	}
+	at := LaneAt{WaitsFor: ranks}
 	if e.left == 0 {
-		e.mesh.EachUndrained(func(p *link.Peer) { add(p.Rank) })
+		e.mesh.EachUndrained(at.add)
 	}
 	for i := range e.lanes {
-		l := &e.lanes[i]
-		if !l.live() || l.held {
-			continue
-		}
-		a := &l.acts[l.at]
-		for k, r := range a.receives {
-			if m, _ := r.Peek(l.expects(a)); m == nil {
-				add(a.recvFrom[k].Rank)
-			}
-		}
-		l.blocked(a, func(p *link.Peer) { add(p.Rank) })
+		e.awaited(&e.lanes[i], &at)
 	}
-	return ranks
+	return at.WaitsFor
 }

@@ -1,10 +1,6 @@
 package executor
 
-import (
-	"time"
-
-	"github.com/gccl/gccl/internal/link"
-)
+import "time"
 
 // listenEvery is how often a waiting engine looks at its peers' pulses.
 const listenEvery = 50 * time.Millisecond
@@ -21,15 +17,8 @@ func (e *Engine) listen(now time.Time) {
 		return
 	}
 	e.ears.at = now
-	if e.left == 0 {
-		e.mesh.EachUndrained(func(p *link.Peer) { p.Listen(now, e.wait.Silence) })
-	}
-	at := LaneAt{WaitsFor: e.ears.ranks[:0]}
-	for i := range e.lanes {
-		e.awaited(&e.lanes[i], &at)
-	}
-	e.ears.ranks = at.WaitsFor
-	for _, r := range at.WaitsFor {
+	e.ears.ranks = e.WaitsFor(e.ears.ranks[:0])
+	for _, r := range e.ears.ranks {
 		e.mesh.Peer(r).Listen(now, e.wait.Silence)
 	}
 }

@@ -20,18 +20,14 @@ func (e *Engine) fireShared(l *lane, a *action, call *link.Call, n int, lent boo
 	n = len(b)
 	dsts := e.dsts[:0]
 	if a.keeps() {
-		off, _ := a.dst.at(l.window, l.job.Plan.Layout.Elem)
-		dsts = append(dsts, l.buffer(a.dst.buf)[off+l.done:][:n])
+		dsts = append(dsts, l.part(&a.dst, n))
 	}
 	e.combine(l, a, append(dsts, b), e.sources(l, a, n), n)
 	if err := e.stillLent(lent); err != nil {
 		return false, err
 	}
 	a.shared.Commit(call)
-	for _, r := range a.receives {
-		r.Advance(n)
-	}
-	l.done += n
+	l.moved(a, n)
 	return true, nil
 }
 
