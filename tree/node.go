@@ -7,16 +7,6 @@ type node struct {
 	left, right []int
 }
 
-// children calls f for every child.
-func (n *node) children(f func(child int)) {
-	for _, c := range n.left {
-		f(c)
-	}
-	for _, c := range n.right {
-		f(c)
-	}
-}
-
 // degree is the number of children.
 func (n *node) degree() int { return len(n.left) + len(n.right) }
 

@@ -7,18 +7,7 @@ import "math"
 // dst may be src.
 func Scale(t Type, dst, src []byte, by float64) {
 	if !scaleVector(t, dst, src, by) {
-		scaleGeneric(t, dst, src, by)
-	}
-}
-
-func scaleGeneric(t Type, dst, src []byte, by float64) {
-	switch t {
-	case Float32:
-		scaleFloat(dst, src, float32(by))
-	case Float64:
-		scaleFloat(dst, src, by)
-	default:
-		mapNarrow(t, dst, src, float32(by), false)
+		mapFloats(t, dst, src, by, false)
 	}
 }
 
@@ -26,18 +15,19 @@ func scaleGeneric(t Type, dst, src []byte, by float64) {
 // element stays finite: where the quotient overflows it is the largest value of its sign.
 func Divide(t Type, b []byte, by float64) {
 	if !divideVector(t, b, by) {
-		divideGeneric(t, b, by)
+		mapFloats(t, b, b, by, true)
 	}
 }
 
-func divideGeneric(t Type, b []byte, by float64) {
+// mapFloats is Scale or, with over, Divide to dst, in plain Go. It defines the result.
+func mapFloats(t Type, dst, src []byte, by float64, over bool) {
 	switch t {
 	case Float32:
-		divideFloat(b, float32(by), float32(largest(t)))
+		mapFloat(dst, src, float32(by), float32(largest(t)), over)
 	case Float64:
-		divideFloat(b, by, largest(t))
+		mapFloat(dst, src, by, largest(t), over)
 	default:
-		mapNarrow(t, b, b, float32(by), true)
+		mapNarrow(t, dst, src, float32(by), over)
 	}
 }
 
@@ -58,23 +48,13 @@ func largest(t Type) float64 {
 	return 57344
 }
 
-func scaleFloat[T float32 | float64](dst, src []byte, by T) {
+func mapFloat[T float32 | float64](dst, src []byte, by, limit T, over bool) {
 	var buf [block]T
 	step := block * sizeOf[T]()
 	for off := 0; off < len(src); off += step {
 		a := load(buf[:], src[off:min(off+step, len(src))])
-		multiply(a, by)
+		mapBlock(a, by, limit, over)
 		copy(dst[off:], bytesOf(a))
-	}
-}
-
-func divideFloat[T float32 | float64](b []byte, by, limit T) {
-	var buf [block]T
-	step := block * sizeOf[T]()
-	for off := 0; off < len(b); off += step {
-		a := load(buf[:], b[off:min(off+step, len(b))])
-		divide(a, by, limit)
-		copy(b[off:], bytesOf(a))
 	}
 }
 
@@ -86,12 +66,16 @@ func mapNarrow(t Type, dst, src []byte, by float32, over bool) {
 		end := min(off+step, len(src))
 		a := buf[:(end-off)/t.Size()]
 		decode(t, a, src[off:end])
-		if over {
-			divide(a, by, float32(largest(t)))
-		} else {
-			multiply(a, by)
-		}
+		mapBlock(a, by, float32(largest(t)), over)
 		encode(t, dst[off:end], a)
+	}
+}
+
+func mapBlock[T float32 | float64](a []T, by, limit T, over bool) {
+	if over {
+		divide(a, by, limit)
+	} else {
+		multiply(a, by)
 	}
 }
 

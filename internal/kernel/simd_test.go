@@ -144,12 +144,11 @@ func TestScaleVectorAgainstGeneric(t *testing.T) {
 						fill(rng, dt, src)
 						require.Equal(t, served, scaleVector(dt, dst, src, by))
 						if served {
-							scaleGeneric(dt, want, src, by)
+							mapFloats(dt, want, src, by, false)
 							requireSame(t, dt, want, dst, "scaled by %v", by)
 						}
 						if served && by > 0 && by <= 1 {
-							copy(want, src)
-							divideGeneric(dt, want, by)
+							mapFloats(dt, want, src, by, true)
 							require.True(t, divideVector(dt, src, by))
 							requireSame(t, dt, want, src, "divided by %v", by)
 						}

@@ -14,9 +14,6 @@ type Point struct {
 	Extrapolated bool // see Result
 }
 
-// Bandwidth is the bytes per second of the data, which nccl-tests call algbw.
-func (p Point) Bandwidth() float64 { return float64(p.Bytes) / p.Time.Seconds() }
-
 // Lengths is the lengths from, factor·from, factor²·from, … up to to. factor is at least 2.
 func Lengths(from, to, factor int) []int {
 	var list []int
