@@ -2,16 +2,10 @@ package direct_test
 
 import (
 	"flag"
-	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
-
-	"github.com/stretchr/testify/require"
 
 	"github.com/gccl/gccl/direct"
 	"github.com/gccl/gccl/schedule"
-	"github.com/gccl/gccl/schedule/verify"
 	"github.com/gccl/gccl/schedule/verify/verifytest"
 )
 
@@ -54,22 +48,6 @@ func TestGolden(t *testing.T) {
 		{"exscan_linear_3", direct.ExscanLinear, 3, schedule.Shape{}},
 		{"exscan_doubling_4", direct.ExscanDoubling, 4, schedule.Shape{}},
 	} {
-		t.Run(tc.file, func(t *testing.T) {
-			all := verifytest.Schedules(t, tc.make, tc.size, tc.shape)
-			rep, err := verify.All(all, verify.Options{})
-			require.NoError(t, err)
-			got := fmt.Sprintf("# %d steps, %d of %d chunks sent, %d reduced, depth %d, digest of rank 0 %016x\n",
-				rep.Steps, rep.Sent, rep.Chunks, rep.Reduced, rep.Depth, all[0].Digest())
-			for i := range all {
-				got += "\n" + all[i].String()
-			}
-			path := filepath.Join("testdata", tc.file+".golden")
-			if *update {
-				require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
-			}
-			want, err := os.ReadFile(path)
-			require.NoError(t, err)
-			require.Equal(t, string(want), got)
-		})
+		t.Run(tc.file, func(t *testing.T) { verifytest.Golden(t, *update, tc.file, tc.make, tc.size, tc.shape) })
 	}
 }

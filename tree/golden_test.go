@@ -2,15 +2,9 @@ package tree_test
 
 import (
 	"flag"
-	"fmt"
-	"os"
-	"path/filepath"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/gccl/gccl/schedule"
-	"github.com/gccl/gccl/schedule/verify"
 	"github.com/gccl/gccl/schedule/verify/verifytest"
 	"github.com/gccl/gccl/tree"
 )
@@ -35,22 +29,6 @@ func TestGolden(t *testing.T) {
 		{"gather_4_root1", tree.Gather, 4, schedule.Shape{Root: 1}},
 		{"scatter_4_root1", tree.Scatter, 4, schedule.Shape{Root: 1}},
 	} {
-		t.Run(tc.file, func(t *testing.T) {
-			all := verifytest.Schedules(t, tc.make, tc.size, tc.shape)
-			rep, err := verify.All(all, verify.Options{})
-			require.NoError(t, err)
-			got := fmt.Sprintf("# %d steps, %d of %d chunks sent, %d reduced, depth %d, digest of rank 0 %016x\n",
-				rep.Steps, rep.Sent, rep.Chunks, rep.Reduced, rep.Depth, all[0].Digest())
-			for i := range all {
-				got += "\n" + all[i].String()
-			}
-			path := filepath.Join("testdata", tc.file+".golden")
-			if *update {
-				require.NoError(t, os.WriteFile(path, []byte(got), 0o644))
-			}
-			want, err := os.ReadFile(path)
-			require.NoError(t, err)
-			require.Equal(t, string(want), got)
-		})
+		t.Run(tc.file, func(t *testing.T) { verifytest.Golden(t, *update, tc.file, tc.make, tc.size, tc.shape) })
 	}
 }
