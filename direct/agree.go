@@ -6,10 +6,13 @@ import (
 	"github.com/gccl/gccl/schedule"
 )
 
-// use is an algorithm and the groups of ranks that run it as one phase.
+// use is an algorithm, for a collective, as one phase of a composition.
 type use struct {
-	alg    schedule.Algorithm
-	groups [][]int
+	alg        schedule.Algorithm
+	collective schedule.Collective
+	ranks      []int   // who runs it together with this rank
+	me, root   int     // places among them
+	groups     [][]int // all groups that run it, if they may be of other sizes; nil: they are not
 	// spread is how many chunks of the whole lie where the phase sees one, each sent by itself; 0: 1.
 	spread int
 }
@@ -27,8 +30,11 @@ func agree(shape schedule.Shape, uses []use) (chunks int, p promises, err error)
 	chunks, p = 1, promises{early: true, lazy: true}
 	ahead := make([][3]int, 0, len(uses)) // chunks of a phase, how many of them are a block, spread
 	for _, u := range uses {
-		seen := make(map[int]bool)
-		for _, g := range u.groups {
+		groups, seen := u.groups, make(map[int]bool)
+		if groups == nil {
+			groups = [][]int{u.ranks}
+		}
+		for _, g := range groups {
 			n := len(g)
 			if seen[n] {
 				continue

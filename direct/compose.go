@@ -37,17 +37,20 @@ type phase struct {
 	scratch [][]schedule.Span
 }
 
-// plan makes the part that runs alg, which must be for c, among some ranks; this rank has place me
-// among them and the root has place root.
-func plan(alg schedule.Algorithm, c schedule.Collective, ranks []int, me, root int, shape schedule.Shape) (*phase, error) {
-	s, err := alg(me, len(ranks), inner(shape, root))
-	if err != nil {
-		return nil, fmt.Errorf("direct: part of %d ranks: %w", len(ranks), err)
+// compose makes the phases of this rank, whose views are still to be set, and what all phases agree on.
+func compose(shape schedule.Shape, uses ...use) (chunks int, p promises, phases []*phase, err error) {
+	for _, u := range uses {
+		s, err := u.alg(u.me, len(u.ranks), inner(shape, u.root))
+		if err != nil {
+			return 0, p, nil, fmt.Errorf("direct: part of %d ranks: %w", len(u.ranks), err)
+		}
+		if s.Collective != u.collective {
+			return 0, p, nil, fmt.Errorf("direct: a part of %d ranks is for %v, not %v", len(u.ranks), s.Collective, u.collective)
+		}
+		phases = append(phases, &phase{Schedule: s, ranks: u.ranks})
 	}
-	if s.Collective != c {
-		return nil, fmt.Errorf("direct: a part of %d ranks is for %v, not %v", len(ranks), s.Collective, c)
-	}
-	return &phase{Schedule: s, ranks: ranks}, nil
+	chunks, p, err = agree(shape, uses)
+	return chunks, p, phases, err
 }
 
 // inner is the shape of a part.

@@ -14,7 +14,9 @@ func BroadcastTwoLevel(across, inside schedule.Algorithm) schedule.Algorithm {
 		h := newHosts(size, shape)
 		leaders, host := h.leaders(shape.Root), h.host[rank]
 		local, leader := h.members[host], h.local[leaders[host]]
-		n, p, err := agree(shape, []use{{alg: across, groups: [][]int{leaders}}, {alg: inside, groups: h.members}})
+		n, p, phases, err := compose(shape,
+			use{alg: across, collective: schedule.Broadcast, ranks: leaders, me: host, root: h.host[shape.Root]},
+			use{alg: inside, collective: schedule.Broadcast, ranks: local, me: h.local[rank], root: leader, groups: h.members})
 		if err != nil {
 			return schedule.Schedule{}, err
 		}
@@ -25,18 +27,11 @@ func BroadcastTwoLevel(across, inside schedule.Algorithm) schedule.Algorithm {
 			whole.In = n
 		}
 		p.put(&whole)
-		in, err := plan(inside, schedule.Broadcast, local, h.local[rank], leader, shape)
-		if err != nil {
-			return schedule.Schedule{}, err
-		}
+		out, in := phases[0], phases[1]
 		scale := n / in.Out
 		in.in, in.out, in.linear = linear(schedule.Out, 0, scale), linear(schedule.Out, 0, scale), true
 		if rank != leaders[host] {
 			return whole, inTurn(&whole, in)
-		}
-		out, err := plan(across, schedule.Broadcast, leaders, host, h.host[shape.Root], shape)
-		if err != nil {
-			return schedule.Schedule{}, err
 		}
 		scale = n / out.Out
 		out.in, out.out, out.linear = linear(schedule.In, 0, scale), linear(schedule.Out, 0, scale), true
@@ -56,7 +51,9 @@ func ReduceTwoLevel(inside, across schedule.Algorithm) schedule.Algorithm {
 		h := newHosts(size, shape)
 		leaders, host := h.leaders(shape.Root), h.host[rank]
 		local, leader := h.members[host], h.local[leaders[host]]
-		n, p, err := agree(shape, []use{{alg: inside, groups: h.members}, {alg: across, groups: [][]int{leaders}}})
+		n, p, phases, err := compose(shape,
+			use{alg: inside, collective: schedule.Reduce, ranks: local, me: h.local[rank], root: leader, groups: h.members},
+			use{alg: across, collective: schedule.Reduce, ranks: leaders, me: host, root: h.host[shape.Root]})
 		if err != nil {
 			return schedule.Schedule{}, err
 		}
@@ -68,20 +65,13 @@ func ReduceTwoLevel(inside, across schedule.Algorithm) schedule.Algorithm {
 		}
 		p.lazy = false // Scratch is used again in the next window.
 		p.put(&whole)
-		in, err := plan(inside, schedule.Reduce, local, h.local[rank], leader, shape)
-		if err != nil {
-			return schedule.Schedule{}, err
-		}
+		in, out := phases[0], phases[1]
 		scale := n / in.In
 		in.in, in.out, in.linear = linear(schedule.In, 0, scale), linear(schedule.Scratch, 0, scale), true
 		if rank != leaders[host] {
 			return whole, inTurn(&whole, in)
 		}
 		whole.Scratch = sizes(&whole, span(schedule.In, 0, n))
-		out, err := plan(across, schedule.Reduce, leaders, host, h.host[shape.Root], shape)
-		if err != nil {
-			return schedule.Schedule{}, err
-		}
 		scale = n / out.In
 		out.in, out.out, out.linear = linear(schedule.Scratch, 0, scale), linear(schedule.Out, 0, scale), true
 		out.final = true
@@ -96,16 +86,18 @@ func ReduceTwoLevel(inside, across schedule.Algorithm) schedule.Algorithm {
 //	cost: that of the parts; across, S is S/ranks a host
 func AllGatherTwoLevel(across, inside schedule.Algorithm) schedule.Algorithm {
 	return func(rank, size int, shape schedule.Shape) (schedule.Schedule, error) {
-		if err := equalHosts(size, shape); err != nil {
-			return schedule.Schedule{}, err
-		}
 		if err := check(rank, size, shape); err != nil {
 			return schedule.Schedule{}, err
 		}
 		h := newHosts(size, shape)
+		if !h.equal() {
+			return schedule.Schedule{}, errUnequal
+		}
 		local, place := h.members[h.host[rank]], h.local[rank]
 		column := h.column(place)
-		n, p, err := agree(shape, []use{{alg: across, groups: [][]int{column}}, {inside, [][]int{local}, len(column)}})
+		n, p, phases, err := compose(shape,
+			use{alg: across, collective: schedule.AllGather, ranks: column, me: h.host[rank]},
+			use{alg: inside, collective: schedule.AllGather, ranks: local, me: place, spread: len(column)})
 		if err != nil {
 			return schedule.Schedule{}, err
 		}
@@ -113,17 +105,10 @@ func AllGatherTwoLevel(across, inside schedule.Algorithm) schedule.Algorithm {
 			Collective: schedule.AllGather, Rank: rank, Size: size, In: n, Out: n * size,
 		}
 		p.put(&whole)
-		out, err := plan(across, schedule.AllGather, column, h.host[rank], 0, shape)
-		if err != nil {
-			return schedule.Schedule{}, err
-		}
+		out, in := phases[0], phases[1]
 		per := out.In
 		out.in = linear(schedule.In, 0, n/per)
 		out.out = columns(schedule.Out, func(b int) []int { return column[b : b+1] }, per, n/per)
-		in, err := plan(inside, schedule.AllGather, local, place, 0, shape)
-		if err != nil {
-			return schedule.Schedule{}, err
-		}
 		per = in.In
 		in.in = columns(schedule.Out, func(int) []int { return column }, per, n/per)
 		in.out = columns(schedule.Out, h.column, per, n/per)
@@ -138,16 +123,18 @@ func AllGatherTwoLevel(across, inside schedule.Algorithm) schedule.Algorithm {
 //	cost: that of the parts; across, S is S/ranks a host
 func ReduceScatterTwoLevel(inside, across schedule.Algorithm) schedule.Algorithm {
 	return func(rank, size int, shape schedule.Shape) (schedule.Schedule, error) {
-		if err := equalHosts(size, shape); err != nil {
-			return schedule.Schedule{}, err
-		}
 		if err := check(rank, size, shape); err != nil {
 			return schedule.Schedule{}, err
 		}
 		h := newHosts(size, shape)
+		if !h.equal() {
+			return schedule.Schedule{}, errUnequal
+		}
 		local, place := h.members[h.host[rank]], h.local[rank]
 		column := h.column(place)
-		n, p, err := agree(shape, []use{{inside, [][]int{local}, len(column)}, {alg: across, groups: [][]int{column}}})
+		n, p, phases, err := compose(shape,
+			use{alg: inside, collective: schedule.ReduceScatter, ranks: local, me: place, spread: len(column)},
+			use{alg: across, collective: schedule.ReduceScatter, ranks: column, me: h.host[rank]})
 		if err != nil {
 			return schedule.Schedule{}, err
 		}
@@ -161,17 +148,10 @@ func ReduceScatterTwoLevel(inside, across schedule.Algorithm) schedule.Algorithm
 			hosts[i] = i
 			whole.Scratch = append(whole.Scratch, sizes(&whole, span(schedule.In, r*n, n))...)
 		}
-		in, err := plan(inside, schedule.ReduceScatter, local, place, 0, shape)
-		if err != nil {
-			return schedule.Schedule{}, err
-		}
+		in, out := phases[0], phases[1]
 		per := in.Out
 		in.in = columns(schedule.In, h.column, per, n/per)
 		in.out = columns(schedule.Scratch, func(int) []int { return hosts }, per, n/per)
-		out, err := plan(across, schedule.ReduceScatter, column, h.host[rank], 0, shape)
-		if err != nil {
-			return schedule.Schedule{}, err
-		}
 		per = out.Out
 		out.in, out.out, out.linear = linear(schedule.Scratch, 0, n/per), linear(schedule.Out, 0, n/per), true
 		out.final = true

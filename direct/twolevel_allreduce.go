@@ -26,22 +26,14 @@ func AllReduceTwoLevel(scatter, across, gather schedule.Algorithm) schedule.Algo
 		}
 		local, place := h.members[h.host[rank]], h.local[rank]
 		column := h.column(place)
-		rs, err := plan(scatter, schedule.ReduceScatter, local, place, 0, shape)
+		share, p, phases, err := compose(shape,
+			use{alg: scatter, collective: schedule.ReduceScatter, ranks: local, me: place},
+			use{alg: across, collective: schedule.AllReduce, ranks: column, me: h.host[rank]},
+			use{alg: gather, collective: schedule.AllGather, ranks: local, me: place})
 		if err != nil {
 			return schedule.Schedule{}, err
 		}
-		ar, err := plan(across, schedule.AllReduce, column, h.host[rank], 0, shape)
-		if err != nil {
-			return schedule.Schedule{}, err
-		}
-		ag, err := plan(gather, schedule.AllGather, local, place, 0, shape)
-		if err != nil {
-			return schedule.Schedule{}, err
-		}
-		share, p, err := agree(shape, []use{{alg: scatter, groups: [][]int{local}}, {alg: across, groups: [][]int{column}}, {alg: gather, groups: [][]int{local}}})
-		if err != nil {
-			return schedule.Schedule{}, err
-		}
+		rs, ar, ag := phases[0], phases[1], phases[2]
 		first := place * share
 		whole := schedule.Schedule{
 			Collective: schedule.AllReduce, Rank: rank, Size: size,
@@ -56,7 +48,7 @@ func AllReduceTwoLevel(scatter, across, gather schedule.Algorithm) schedule.Algo
 		ag.in, ag.out = linear(schedule.Out, first, share/ag.In), linear(schedule.Out, 0, share/ag.In)
 		ar.final = true
 		rs.linear, ar.linear, ag.linear = true, true, true
-		return whole, inTurn(&whole, rs, ar, ag)
+		return whole, inTurn(&whole, phases...)
 	}
 }
 
@@ -72,19 +64,10 @@ func AllReduceLeaders(reduce, across, broadcast schedule.Algorithm) schedule.Alg
 		h := newHosts(size, shape)
 		leaders := h.leaders(0)
 		local, place, host := h.members[h.host[rank]], h.local[rank], h.host[rank]
-		re, err := plan(reduce, schedule.Reduce, local, place, 0, shape)
-		if err != nil {
-			return schedule.Schedule{}, err
-		}
-		ar, err := plan(across, schedule.AllReduce, leaders, host, 0, shape)
-		if err != nil {
-			return schedule.Schedule{}, err
-		}
-		bc, err := plan(broadcast, schedule.Broadcast, local, place, 0, shape)
-		if err != nil {
-			return schedule.Schedule{}, err
-		}
-		n, p, err := agree(shape, []use{{alg: reduce, groups: h.members}, {alg: across, groups: [][]int{leaders}}, {alg: broadcast, groups: h.members}})
+		n, p, phases, err := compose(shape,
+			use{alg: reduce, collective: schedule.Reduce, ranks: local, me: place, groups: h.members},
+			use{alg: across, collective: schedule.AllReduce, ranks: leaders, me: host},
+			use{alg: broadcast, collective: schedule.Broadcast, ranks: local, me: place, groups: h.members})
 		if err != nil {
 			return schedule.Schedule{}, err
 		}
@@ -92,14 +75,15 @@ func AllReduceLeaders(reduce, across, broadcast schedule.Algorithm) schedule.Alg
 			Collective: schedule.AllReduce, Rank: rank, Size: size, In: n, Out: n,
 		}
 		p.put(&whole)
-		phases := []*phase{re, bc}
+		re, ar, bc := phases[0], phases[1], phases[2]
 		re.in = linear(schedule.In, 0, n/re.In)
 		if place == 0 {
-			phases = []*phase{re, ar, bc}
 			whole.Scratch = sizes(&whole, span(schedule.In, 0, n))
 			re.out = linear(schedule.Scratch, 0, n/re.In)
 			ar.in, ar.out = linear(schedule.Scratch, 0, n/ar.In), linear(schedule.Out, 0, n/ar.In)
 			bc.in = linear(schedule.Out, 0, n/bc.Out)
+		} else {
+			phases = []*phase{re, bc}
 		}
 		bc.out = linear(schedule.Out, 0, n/bc.Out)
 		ar.final = true
