@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"time"
 
@@ -129,34 +128,39 @@ func (p *perf) providers() string {
 }
 
 func (pr *printer) header(devices []device) {
+	switch pr.p.o.Format {
+	case "osu":
+		pr.headerOSU(len(devices))
+	case "nccl":
+		pr.headerNCCL(devices)
+	}
+}
+
+func (pr *printer) headerOSU(ranks int) {
 	o, w := pr.p.o, pr.out
-	step := fmt.Sprintf("%g(factor)", o.Factor)
+	fmt.Fprintf(w, "# gccl %s latency test, %d ranks, in the format of the OSU micro-benchmarks\n# Datatype: %s.\n", o.Collective, ranks, o.DType)
+	if o.Each {
+		fmt.Fprintf(w, "# %-10s%18s%18s%18s%12s\n", "Size", "Avg Latency(us)", "Min Latency(us)", "Max Latency(us)", "Iterations")
+	} else {
+		fmt.Fprintf(w, "# %-10s%18s\n", "Size", "Avg Latency(us)")
+	}
+}
+
+func (pr *printer) headerNCCL(devices []device) {
+	o, w := pr.p.o, pr.out
+	step, buffers, validation := fmt.Sprintf("%g(factor)", o.Factor), "ordinary", 0
 	if o.Step > 0 {
 		step = fmt.Sprintf("%d(bytes)", o.Step)
 	}
-	validation := 0
+	if o.Alloc {
+		buffers = "registered"
+	}
 	if o.Check {
 		validation = 1
-	}
-	switch o.Format {
-	case "jsonl":
-		return
-	case "osu":
-		fmt.Fprintf(w, "# gccl %s latency test, %d ranks, in the format of the OSU micro-benchmarks\n# Datatype: %s.\n", o.Collective, len(devices), o.DType)
-		if o.Each {
-			fmt.Fprintf(w, "# %-10s%18s%18s%18s%12s\n", "Size", "Avg Latency(us)", "Min Latency(us)", "Max Latency(us)", "Iterations")
-		} else {
-			fmt.Fprintf(w, "# %-10s%18s\n", "Size", "Avg Latency(us)")
-		}
-		return
 	}
 	fmt.Fprintf(w, "# %s: %s\n", version(), o.Collective)
 	fmt.Fprintf(w, "# nThread 1 nGpus 1 minBytes %d maxBytes %d step: %s warmup iters: %d iters: %d agg iters: 1 validation: %d graph: 0\n#\n",
 		o.Min, o.Max, step, o.Warmup, o.Iters, validation)
-	buffers := "ordinary"
-	if o.Alloc {
-		buffers = "registered"
-	}
 	fmt.Fprintf(w, "# Using devices, provider %s, %s buffers\n", pr.p.providers(), buffers)
 	for _, d := range devices {
 		fmt.Fprintf(w, "#  Rank %2d Group  0 Pid %6d on %s\n", d.Rank, d.Pid, d.Hostname)
@@ -178,28 +182,39 @@ func (pr *printer) row(r *row) {
 	if pr.doc != nil {
 		pr.doc.Results = append(pr.doc.Results, r)
 	}
-	w := pr.out
 	switch pr.p.o.Format {
 	case "jsonl":
-		b, err := json.Marshal(struct {
-			Collective string `json:"collective"`
-			Ranks      int    `json:"ranks"`
-			Registered bool   `json:"registered"`
-			*row
-		}{pr.p.o.Collective, pr.p.comm.Size(), pr.p.o.Alloc, r})
-		if err != nil {
-			panic(err) // a row is numbers and strings
-		}
-		fmt.Fprintln(w, string(b))
-		return
+		pr.rowJSON(r)
 	case "osu":
-		fmt.Fprintf(w, "%-12d%18.2f", r.Size, r.Out.Time)
-		if s := r.Out.spread; s != nil {
-			fmt.Fprintf(w, "%18.2f%18.2f%12d", s.Min, s.Max, r.Iters)
-		}
-		fmt.Fprintln(w)
-		return
+		pr.rowOSU(r)
+	case "nccl":
+		pr.rowNCCL(r)
 	}
+}
+
+func (pr *printer) rowJSON(r *row) {
+	b, err := json.Marshal(struct {
+		Collective string `json:"collective"`
+		Ranks      int    `json:"ranks"`
+		Registered bool   `json:"registered"`
+		*row
+	}{pr.p.o.Collective, pr.p.comm.Size(), pr.p.o.Alloc, r})
+	if err != nil {
+		panic(err) // a row is numbers and strings
+	}
+	fmt.Fprintln(pr.out, string(b))
+}
+
+func (pr *printer) rowOSU(r *row) {
+	fmt.Fprintf(pr.out, "%-12d%18.2f", r.Size, r.Out.Time)
+	if s := r.Out.spread; s != nil {
+		fmt.Fprintf(pr.out, "%18.2f%18.2f%12d", s.Min, s.Max, r.Iters)
+	}
+	fmt.Fprintln(pr.out)
+}
+
+func (pr *printer) rowNCCL(r *row) {
+	w := pr.out
 	fmt.Fprintf(w, "%12d %13d %9s %7s %7d %s", r.Size, r.Count, r.Type, r.RedOp, r.Root, r.Out.columns())
 	if r.In != nil {
 		fmt.Fprintf(w, " %s", r.In.columns())
@@ -261,7 +276,6 @@ func (pr *printer) end(t *totals) error {
 	d := pr.doc
 	d.End, d.Bounds.Count, d.Bounds.Okay = now(), t.wrong, t.wrong == 0
 	d.Average.Bandwidth, d.Average.Okay = t.mean(), true
-	d.Results = slices.Clip(d.Results)
 	enc := json.NewEncoder(pr.file)
 	enc.SetIndent("", "  ")
 	err := enc.Encode(d)

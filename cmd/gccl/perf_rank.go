@@ -29,7 +29,7 @@ func perfRank(ctx context.Context, o *perfOptions) error {
 	if err != nil {
 		return err
 	}
-	if o.pairwise() && comm.Size() < 2 {
+	if o.benchmark().pairwise && comm.Size() < 2 {
 		return errors.Join(fmt.Errorf("%s needs two ranks: use --ranks 2", o.Collective), comm.Close())
 	}
 	if o.Profile != "" && comm.Rank() == 0 {
@@ -110,14 +110,8 @@ func (p *perf) run(ctx context.Context) error {
 				return err
 			}
 			for _, p.op = range ops {
-				if _, err := tensor.NewReducer(p.dt, p.op, p.comm.Size()); err != nil && p.o.reduces() {
-					if len(dts) == 1 && len(ops) == 1 {
-						return err
-					}
-					continue
-				}
-				if p.op == tensor.Avg && (p.o.Collective == "scan" || p.o.Collective == "exscan") {
-					continue
+				if p.o.benchmark().refuses(p.dt, p.op, p.comm.Size()) != nil {
+					continue // of all, some
 				}
 				for _, p.root = range roots {
 					if err := p.sweep(ctx, &total); err != nil {
@@ -165,20 +159,7 @@ func (p *perf) sweep(ctx context.Context, total *totals) error {
 	return nil
 }
 
-// types takes the one element type and operation of the options.
-func (p *perf) types() error {
-	dts, err := p.o.types()
-	if err != nil {
-		return err
-	}
-	ops, err := p.o.ops()
-	if err != nil {
-		return err
-	}
-	p.dt, p.op = dts[0], ops[0]
-	return nil
-}
-
+// allocate makes the buffers, of count elements each.
 func (p *perf) allocate(ctx context.Context, count int) (err error) {
 	if p.o.Alloc {
 		if p.src, err = p.comm.Alloc(ctx, p.dt, count); err != nil {
@@ -208,11 +189,7 @@ func (p *perf) free() error {
 }
 
 // callFor is a collective of a size on the buffers.
-func (p *perf) callFor(name string, size, root int) collective.Call {
-	coll, err := schedule.ParseCollective(name)
-	if err != nil {
-		panic(err) // the options have been checked
-	}
+func (p *perf) callFor(coll schedule.Collective, size, root int) collective.Call {
 	n, me := p.comm.Size(), p.comm.Rank()
 	per := size / p.dt.Size() / max(coll.InBlocks(n), coll.OutBlocks(n))
 	in, out := coll.Blocks(me, n, root)
@@ -221,10 +198,13 @@ func (p *perf) callFor(name string, size, root int) collective.Call {
 
 // measure times one size out of place and, where that exists, in place.
 func (p *perf) measure(ctx context.Context, size int) (*row, error) {
-	w := workFor(p, size)
-	r := &row{Size: w.bytes, Count: w.count, Type: p.dt.String(), RedOp: "none", Root: w.root}
+	w := workFor(p, p.o.benchmark(), size)
+	r := &row{Size: w.bytes(), Count: w.count, Type: p.dt.String(), RedOp: "none", Root: -1}
 	if w.reduces {
 		r.RedOp = p.op.Name()
+	}
+	if w.rooted {
+		r.Root = p.root
 	}
 	for _, inPlace := range []bool{false, true} {
 		if inPlace && w.inPlace == nil {
@@ -239,8 +219,8 @@ func (p *perf) measure(ctx context.Context, size int) (*row, error) {
 			return nil, err
 		}
 		r.Iters = iters
-		t := timing{Time: us, AlgBW: float64(w.bytes) / us / 1e3, Wrong: -1, spread: spread}
-		t.BusBW = t.AlgBW * w.factor
+		t := timing{Time: us, AlgBW: float64(w.bytes()) / us / 1e3, Wrong: -1, spread: spread}
+		t.BusBW = t.AlgBW * w.factor(p.comm.Size())
 		if p.o.Check && w.verify != nil {
 			if t.Wrong, err = p.check(ctx, w, call, inPlace); err != nil {
 				return nil, err

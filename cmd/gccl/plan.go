@@ -19,7 +19,8 @@ import (
 // planOptions are the flags of plan.
 type planOptions struct {
 	ranks, rank, root, pieces, channels, load int
-	algo, bytes, hosts, local, net            string
+	bytes                                     int
+	algo, hosts, local, net                   string
 	prove, explain, registered                bool
 }
 
@@ -33,7 +34,9 @@ func planCommand() *cobra.Command {
 			"schedule/verify and prints the report. --explain prints every algorithm of the collective with the time that\n" +
 			"the model predicts, the time in the tuning file (GCCL_TUNING_FILE) if there is one, and why one won.\n" +
 			"Settings in the environment count, as for a communicator.",
-		Args: cobra.ExactArgs(1),
+		Example: "  gccl plan allreduce -n 4 --explain -b 64K\n  gccl plan allreduce -n 8 --hosts 4,4 --algo TwoLevel --rank -1\n" +
+			"  gccl plan broadcast -n 6 --algo tree --prove",
+		Args: oneOf(collectiveNames()),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.OutOrStdout(), args[0]) },
 	}
 	f := cmd.Flags()
@@ -44,7 +47,7 @@ func planCommand() *cobra.Command {
 	f.IntVar(&o.pieces, "pieces", 0, "pieces of a chunk, for trees and chains")
 	f.IntVar(&o.channels, "channels", 0, "copies side by side; 0: as chosen, or 1 with --algo")
 	f.StringVar(&o.hosts, "hosts", "", "ranks on each host, such as 2,2; default: all on one")
-	f.StringVarP(&o.bytes, "bytes", "b", "1M", "size of the call: of the longer of a rank's buffers")
+	f.VarP(size(&o.bytes, 1<<20), "bytes", "b", "size of the call: of the longer of a rank's buffers")
 	f.BoolVarP(&o.registered, "registered", "R", false, "buffers are from Comm.Alloc")
 	f.StringVar(&o.local, "local", "shm", "provider inside hosts, for the choice")
 	f.StringVar(&o.net, "net", "tcp", "provider between hosts, for the choice")
@@ -55,9 +58,9 @@ func planCommand() *cobra.Command {
 }
 
 func (o *planOptions) run(out io.Writer, name string) error {
-	coll, err := schedule.ParseCollective(strings.ToLower(name))
+	coll, err := collectiveNamed(name)
 	if err != nil {
-		return fmt.Errorf("%w; there are %v", err, schedule.Collectives())
+		return err
 	}
 	switch {
 	case o.ranks < 1:
@@ -66,10 +69,10 @@ func (o *planOptions) run(out io.Writer, name string) error {
 		return fmt.Errorf("--rank %d: need a rank from 0 to %d, or -1 for all", o.rank, o.ranks-1)
 	case coll.Rooted() && (o.root < 0 || o.root >= o.ranks):
 		return fmt.Errorf("-r %d: need a rank from 0 to %d", o.root, o.ranks-1)
-	}
-	bytes, err := collective.ParseBytes(o.bytes)
-	if err != nil {
-		return err
+	case o.channels < 0 || o.pieces < 0:
+		return fmt.Errorf("--channels %d --pieces %d: cannot be negative", o.channels, o.pieces)
+	case o.load < 1:
+		return fmt.Errorf("--load %d: need at least one rank a core", o.load)
 	}
 	hosts, err := parseHosts(o.hosts, o.ranks)
 	if err != nil {
@@ -79,7 +82,7 @@ func (o *planOptions) run(out io.Writer, name string) error {
 	if err != nil {
 		return err
 	}
-	q := tuner.Query{Collective: coll, Bytes: bytes, Registered: o.registered, InPlace: coll != schedule.AllToAll}
+	q := tuner.Query{Collective: coll, Bytes: o.bytes, Registered: o.registered, InPlace: coll != schedule.AllToAll}
 	if o.explain {
 		return o.candidates(out, t, q)
 	}
@@ -99,22 +102,24 @@ func (o *planOptions) run(out io.Writer, name string) error {
 	if o.prove {
 		return prove(out, &info, o.ranks, shape, channels)
 	}
-	ranks := []int{o.rank}
+	return o.schedules(out, &info, shape, channels)
+}
+
+// schedules prints the schedule of the rank that is asked for, or of all.
+func (o *planOptions) schedules(out io.Writer, info *schedule.Info, shape schedule.Shape, channels int) error {
+	from, to := o.rank, o.rank+1
 	if o.rank < 0 {
-		ranks = ranks[:0]
-		for r := range o.ranks {
-			ranks = append(ranks, r)
-		}
+		from, to = 0, o.ranks
 	}
 	text := fmt.Sprintf("# %s%s: %s\n", info.Name, sideBySide(channels), info.Formula)
-	for _, r := range ranks {
+	for r := from; r < to; r++ {
 		s, err := info.Make(r, o.ranks, shape)
 		if err != nil {
 			return err
 		}
 		text += fmt.Sprint(schedule.Channels(s, channels))
 	}
-	_, err = io.WriteString(out, text)
+	_, err := io.WriteString(out, text)
 	return err
 }
 

@@ -38,21 +38,23 @@ func runCommand() *cobra.Command {
 			"and those of -x. They are given a secret and find rank 0 at the first host, as it is named in the list,\n" +
 			"or at --root. A rank ends with its remote shell.\n\n" +
 			"When a rank fails, the others get SIGTERM, and SIGKILL two seconds later, unless --survive leaves them to\n" +
-			"themselves (Comm.Shrink); so they do when this process gets SIGINT or SIGTERM. They do not outlive it, whatever ends it. The exit code is that of the first\n" +
-			"rank that failed, or 128 + the signal that ended it; 255 if its remote shell failed; 128 + the signal\n" +
-			"that ended this process; 124 after --timeout; 127 if the program cannot be started; else 0.",
+			"themselves (Comm.Shrink); so they do when this process gets SIGINT or SIGTERM. They do not outlive it,\n" +
+			"whatever ends it.\n\n" +
+			"The exit code is that of the first rank that failed, or 128 + the signal that ended it; 255 if its remote\n" +
+			"shell failed; 128 + the signal that ended this process; 124 after --timeout; 127 if the program cannot be\n" +
+			"started; else 0.",
 		Example: "  gccl run -n 4 -l ./train -epochs 3\n  gccl run -n 2 -x GCCL_DEBUG=info --timeout 10m -- ./train\n" +
 			"  gccl run -n 4 --hosts a:2,b:2 --rsh 'ssh -p 2222' -- ./train",
-		Args: cobra.MinimumNArgs(1),
+		Args: some("a PROGRAM to start, as in gccl run -n 4 -- ./train"),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd.Context(), args) },
 	}
 	f := cmd.Flags()
 	f.SetInterspersed(false) // what follows the program is the program's
-	f.IntVarP(&o.ranks, "ranks", "n", 0, "number of ranks; 0: as many as the hosts have room for, without --hosts 1")
+	f.IntVarP(&o.ranks, "ranks", "n", 0, "number of ranks; 0: as many as the hosts have room for, or 1 without hosts")
 	f.StringArrayVarP(&o.export, "export", "x", nil, "VAR=VALUE to set for the ranks, or VAR, which they get anyway; may be repeated")
 	f.DurationVar(&o.timeout, "timeout", 0, "longest run; 0: no limit")
 	f.BoolVarP(&o.tag, "tag-output", "l", false, `begin every line of output with "[rank] "`)
-	f.StringVar(&o.bind, "bind-to", "none", "none, or core: the r-th rank of this host stays on the r-th core of this process's, counted round")
+	f.StringVar(&o.bind, "bind-to", "none", "none, or core: each rank stays on a core of its own, in turn if there are more ranks than cores")
 	f.BoolVar(&o.survive, "survive", false, "when a rank fails, leave the others alone, which may shrink and go on")
 	f.StringVar(&o.hosts, "hosts", "", "hosts and how many ranks each takes: a:2,b:2; localhost and this host's own name are here")
 	f.StringVar(&o.hostFile, "hostfile", "", "file with a host a line: a slots=2, or a:2")

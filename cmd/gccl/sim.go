@@ -21,7 +21,8 @@ import (
 // simOptions are the flags of sim.
 type simOptions struct {
 	ranks, perHost, root, pieces, channels, slots, factor int
-	collective, algo, bytes, segment                      string
+	segment                                               int
+	collective, algo, bytes                               string
 	alpha, localAlpha, overhead                           time.Duration
 	beta, localBeta, gamma, host, network                 float64
 	trace, plot                                           string
@@ -35,7 +36,8 @@ func simCommand() *cobra.Command {
 		Use:   "sim",
 		Short: "Compare algorithms on a machine that is not there",
 		Long: "Plays the schedules of all ranks with schedule/simulate and prints the time of each algorithm at each size,\n" +
-			"the best one marked, and who wins where; ~ marks times that are extrapolated. Bandwidths are GB/s (10⁹ bytes), 0 means without limit.",
+			"the best one marked, and who wins where; ~ marks times that are extrapolated. Bandwidths are GB/s (10⁹\n" +
+			"bytes), 0 means without limit.",
 		Example: "  gccl sim --ranks 4096 --bytes 8-64M --algo 'ring|Double|HalvingDoubling' --plot out.svg\n" +
 			"  gccl sim --ranks 65536 --hosts-size 8 --bytes 1K-16M --factor 4 --algo 'ring|Double|HalvingDoubling|TwoLevelHalving'\n" +
 			"  gccl sim --ranks 64 --hosts-size 8 --host-bandwidth 24\n" +
@@ -66,7 +68,7 @@ func simCommand() *cobra.Command {
 	f.Float64Var(&o.host, "host-bandwidth", 0, "bandwidth of a host's ports together, GB/s; 0: no limit")
 	f.Float64Var(&o.network, "network-bandwidth", 0, "bandwidth of the whole network, GB/s; 0: no limit")
 	f.DurationVar(&o.overhead, "overhead", d.Overhead, "work of a rank for each segment of a step, with unit: 200ns")
-	f.StringVar(&o.segment, "segment", "256K", "longest segment")
+	f.Var(size(&o.segment, d.Segment), "segment", "longest segment")
 	f.IntVar(&o.slots, "slots", d.Slots, "segments that a link holds")
 	f.StringVar(&o.trace, "trace", "", "write what every lane does when to this file, for chrome://tracing or Perfetto; needs one size and one algorithm")
 	f.StringVar(&o.plot, "plot", "", "draw time against size to this SVG file")
@@ -84,9 +86,12 @@ type curve struct {
 }
 
 func (o *simOptions) run(out io.Writer) error {
-	coll, err := schedule.ParseCollective(strings.ToLower(o.collective))
+	coll, err := collectiveNamed(o.collective)
 	if err != nil {
-		return err
+		return fmt.Errorf("--collective: %w", err)
+	}
+	if coll.Rooted() && (o.root < 0 || o.root >= o.ranks) {
+		return fmt.Errorf("-r %d: need a rank from 0 to %d", o.root, o.ranks-1)
 	}
 	lengths, err := o.lengths()
 	if err != nil {
@@ -108,31 +113,54 @@ func (o *simOptions) run(out io.Writer) error {
 		return o.writeTrace(out, infos, lengths, shape, p)
 	}
 	var curves []curve
-	var left []string
+	var left omitted
 	for i := range infos {
 		in := &infos[i]
 		if why := o.skip(in, shape, lengths[len(lengths)-1], &p); why != "" {
-			left = append(left, in.Name+": "+why)
+			left.add(in.Name, why)
 			continue
 		}
 		points, err := simulate.Sweep(o.make(in), o.ranks, shape, lengths, p)
 		if err != nil {
-			left = append(left, in.Name+": "+err.Error())
+			left.add(in.Name, err.Error())
 			continue
 		}
 		curves = append(curves, curve{in.Name, points})
 	}
 	if len(curves) == 0 {
-		return fmt.Errorf("nothing to compare: %s", strings.Join(left, "; "))
+		return fmt.Errorf("nothing to compare: %s", strings.Join(left.lines(), "; "))
 	}
 	o.table(out, coll, lengths, curves)
-	for _, l := range left {
+	for _, l := range left.lines() {
 		fmt.Fprintln(out, "left out:", l)
 	}
 	if o.plot != "" {
 		return o.draw(coll, curves)
 	}
 	return nil
+}
+
+// omitted is which algorithms are left out, by the reason.
+type omitted struct {
+	reasons []string
+	names   map[string][]string
+}
+
+func (o *omitted) add(name, why string) {
+	if o.names == nil {
+		o.names = map[string][]string{}
+	}
+	if o.names[why] == nil {
+		o.reasons = append(o.reasons, why)
+	}
+	o.names[why] = append(o.names[why], name)
+}
+
+func (o *omitted) lines() (list []string) {
+	for _, why := range o.reasons {
+		list = append(list, strings.Join(o.names[why], ", ")+": "+why)
+	}
+	return list
 }
 
 // make is the algorithm with its channels.
@@ -187,38 +215,35 @@ func (o *simOptions) lengths() ([]int, error) {
 	if o.factor < 2 {
 		return nil, fmt.Errorf("--factor %d: need 2 or more", o.factor)
 	}
-	a, err := collective.ParseBytes(from)
-	if err != nil {
-		return nil, err
+	var a, b byteSize
+	if err := errors.Join(a.Set(from), b.Set(to)); err != nil {
+		return nil, fmt.Errorf("--bytes %s: need a size, or from-to: %s", o.bytes, oneLine(err))
 	}
-	b, err := collective.ParseBytes(to)
-	if err != nil {
-		return nil, err
-	}
-	list := simulate.Lengths(a, b, o.factor)
-	if len(list) == 0 || a < 0 {
+	list := simulate.Lengths(int(a), int(b), o.factor)
+	if len(list) == 0 {
 		return nil, fmt.Errorf("--bytes %s: need a size, or from-to", o.bytes)
 	}
 	return list, nil
 }
 
 func (o *simOptions) params() (simulate.Params, error) {
-	seg, err := collective.ParseBytes(o.segment)
-	if err != nil {
-		return simulate.Params{}, err
+	for _, f := range []struct {
+		name  string
+		value int
+	}{{"-n", o.ranks}, {"--hosts-size", o.perHost}, {"--channels", o.channels}, {"--slots", o.slots}, {"--segment", o.segment}} {
+		if f.value < 1 {
+			return simulate.Params{}, fmt.Errorf("%s %d: need at least one", f.name, f.value)
+		}
 	}
-	if o.ranks < 1 {
-		return simulate.Params{}, fmt.Errorf("-n %d: need at least one rank", o.ranks)
-	}
-	if o.perHost < 1 {
-		return simulate.Params{}, fmt.Errorf("--hosts-size %d: need at least one rank a host", o.perHost)
+	if min(o.alpha, o.localAlpha, o.overhead) < 0 || min(o.beta, o.localBeta, o.gamma, o.host, o.network) < 0 {
+		return simulate.Params{}, errors.New("times and bandwidths cannot be negative")
 	}
 	p := simulate.Params{
 		Local:         simulate.Path{Latency: o.localAlpha, Bandwidth: o.localBeta * 1e9},
 		Net:           simulate.Path{Latency: o.alpha, Bandwidth: o.beta * 1e9},
 		HostBandwidth: o.host * 1e9, SwitchBandwidth: o.network * 1e9,
 		Reduce: o.gamma * 1e9, Copy: o.gamma * 1e9,
-		Overhead: o.overhead, Segment: seg, Slots: o.slots,
+		Overhead: o.overhead, Segment: o.segment, Slots: o.slots,
 	}
 	if o.perHost > 1 {
 		p.Hosts = make([]int, o.ranks)

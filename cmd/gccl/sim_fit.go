@@ -183,7 +183,7 @@ func (f *fitted) predict(coll schedule.Collective, bytes int) (string, float64, 
 func chosen(p *perf) picker {
 	catalog := collective.Catalog()
 	return func(coll schedule.Collective, bytes int) (string, schedule.Algorithm, error) {
-		info, err := p.comm.Plan(p.callFor(coll.String(), bytes, 0))
+		info, err := p.comm.Plan(p.callFor(coll, bytes, 0))
 		if err != nil {
 			return "", nil, err
 		}

@@ -78,10 +78,7 @@ func (o *simMeasure) run(ctx context.Context, out io.Writer) error {
 	if comm.Size() != measuredRanks {
 		return fmt.Errorf("%d ranks: need %d", comm.Size(), measuredRanks)
 	}
-	p := &perf{o: &perfOptions{DType: "float", Op: "sum"}, comm: comm}
-	if err := p.types(); err != nil {
-		return err
-	}
+	p := &perf{o: &perfOptions{}, comm: comm, dt: tensor.Float32, op: tensor.Sum}
 	if err := p.allocate(ctx, fitMost/p.dt.Size()); err != nil {
 		return err
 	}
@@ -111,9 +108,8 @@ func (o *simMeasure) cells(ctx context.Context, p *perf) ([]*cell, error) {
 		return nil, err
 	}
 	work := func(name string, size int) *cell {
-		p.o.Collective = name
-		w := workFor(p, size)
-		return &cell{kind: name, bytes: w.bytes, trips: w.trips, call: w.call}
+		w := workFor(p, benchmarkNamed(name), size)
+		return &cell{kind: name, bytes: w.bytes(), trips: w.trips, call: w.call}
 	}
 	local := func(size int) *cell {
 		n := size / p.dt.Size()

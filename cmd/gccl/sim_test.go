@@ -38,3 +38,13 @@ func TestExtrapolatedShows(t *testing.T) {
 	assert.NotContains(t, out.String(), "~1000.0*")
 	assert.Contains(t, out.String(), "straight line")
 }
+
+// TestOmitted: algorithms that are left out for one reason share a line.
+func TestOmitted(t *testing.T) {
+	var o omitted
+	assert.Empty(t, o.lines())
+	o.add("a", "too long")
+	o.add("b", "too many ranks")
+	o.add("c", "too long")
+	assert.Equal(t, []string{"a, c: too long", "b: too many ranks"}, o.lines())
+}

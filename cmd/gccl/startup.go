@@ -48,16 +48,14 @@ func startupCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return o.run(cmd.Context(), cmd.OutOrStdout()) },
 	}
-	names := make([]string, len(startupWays))
 	cmd.Long = "Measures, for each number of ranks, the time in which\n"
-	for i, w := range startupWays {
-		names[i] = w.name
+	for _, w := range startupWays {
 		cmd.Long += fmt.Sprintf("  %-11s %s\n", w.name, w.help)
 	}
 	cmd.Long += "Each is run once; let nothing else run meanwhile."
 	f := cmd.Flags()
 	f.IntSliceVarP(&o.ranks, "ranks", "n", []int{16, 64, 256, 1024}, "numbers of ranks")
-	f.StringSliceVar(&o.ways, "ways", names, "what to measure")
+	f.StringSliceVar(&o.ways, "ways", startupNames(), "what to measure")
 	f.StringVar(&o.plot, "plot", "", "draw the times into this SVG file")
 	f.BoolVar(&o.rank, "as-rank", false, "be a rank of a measurement")
 	_ = f.MarkHidden("as-rank")
@@ -75,23 +73,20 @@ func (o *startupOptions) run(ctx context.Context, out io.Writer) error {
 		}
 		return c.Close()
 	}
+	ways, err := o.measured()
+	if err != nil {
+		return err
+	}
 	var curves []curve
 	fmt.Fprintf(out, "# %-10s %8s %12s\n", "way", "ranks", "seconds")
-	for _, name := range o.ways {
-		k := slices.IndexFunc(startupWays, func(w startupWay) bool { return w.name == name })
-		if k < 0 {
-			return fmt.Errorf("--ways %s: no such way", name)
-		}
-		c := curve{name: name}
+	for _, w := range ways {
+		c := curve{name: w.name}
 		for _, n := range o.ranks {
-			if n < 1 {
-				return fmt.Errorf("--ranks %d: need at least one", n)
-			}
-			took, err := startupWays[k].run(ctx, n)
+			took, err := w.run(ctx, n)
 			if err != nil {
-				return fmt.Errorf("%s of %d ranks: %w", name, n, err)
+				return fmt.Errorf("%s of %d ranks: %w", w.name, n, err)
 			}
-			fmt.Fprintf(out, "  %-10s %8d %12.3f\n", name, n, took.Seconds())
+			fmt.Fprintf(out, "  %-10s %8d %12.3f\n", w.name, n, took.Seconds())
 			c.points = append(c.points, simulate.Point{Bytes: n, Time: took})
 		}
 		curves = append(curves, c)
@@ -104,6 +99,30 @@ func (o *startupOptions) run(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	return errors.Join(drawSVG(f, "Time until ranks on one host have found each other", "ranks", curves), f.Close())
+}
+
+// measured lists what is measured, or refuses what cannot be.
+func (o *startupOptions) measured() (ways []startupWay, err error) {
+	for _, n := range o.ranks {
+		if n < 1 {
+			return nil, fmt.Errorf("--ranks %d: need at least one", n)
+		}
+	}
+	for _, name := range o.ways {
+		k := slices.IndexFunc(startupWays, func(w startupWay) bool { return w.name == name })
+		if k < 0 {
+			return nil, fmt.Errorf("--ways %s: no such way; there are %s", name, strings.Join(startupNames(), ", "))
+		}
+		ways = append(ways, startupWays[k])
+	}
+	return ways, nil
+}
+
+func startupNames() (names []string) {
+	for _, w := range startupWays {
+		names = append(names, w.name)
+	}
+	return names
 }
 
 func startBootstrap(ctx context.Context, n int) (time.Duration, error) {

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,6 +16,7 @@ import (
 	"github.com/gccl/gccl/collective"
 	"github.com/gccl/gccl/collective/tuner"
 	"github.com/gccl/gccl/schedule"
+	"github.com/gccl/gccl/tensor"
 	"github.com/spf13/cobra"
 )
 
@@ -31,7 +34,6 @@ type tuneOptions struct {
 
 func tuneCommand() *cobra.Command {
 	o := tuneOptions{}
-	var minS, maxS string
 	cmd := &cobra.Command{
 		Use:   "tune",
 		Short: "Measure the algorithms on this machine and write a tuning file",
@@ -41,29 +43,17 @@ func tuneCommand() *cobra.Command {
 			"launcher's environment and rank 0 writes the file. GCCL_ALGO restricts what is measured.\n\n" +
 			"A time is the mean of back-to-back calls of float32 sums on the slowest rank, the best of a few rounds in\n" +
 			"turn. Let nothing else run meanwhile.",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			for _, f := range []struct {
-				text string
-				at   *int
-			}{{minS, &o.Min}, {maxS, &o.Max}} {
-				if *f.at, err = collective.ParseBytes(f.text); err != nil {
-					return err
-				}
-			}
+		Args:    cobra.NoArgs,
+		Example: "  gccl tune --ranks 4 -o tuning.json\n  srun gccl tune -o /shared/tuning.json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := wantRanks(cmd, o.Ranks); err != nil {
 				return err
 			}
 			if err := rankOptions(&o); err != nil {
 				return err
 			}
-			if o.Min < 1 || o.Max < o.Min || o.Factor <= 1 || o.Rounds < 1 {
-				return fmt.Errorf("sizes from %d to %d by %v, %d rounds", o.Min, o.Max, o.Factor, o.Rounds)
-			}
-			for _, name := range o.Collectives {
-				if _, err := schedule.ParseCollective(name); err != nil {
-					return err
-				}
+			if err := o.validate(); err != nil {
+				return err
 			}
 			if o.Ranks > 0 {
 				child := o
@@ -73,15 +63,11 @@ func tuneCommand() *cobra.Command {
 			return tuneRank(cmd.Context(), &o)
 		},
 	}
-	var all []string
-	for _, c := range schedule.Collectives() {
-		all = append(all, c.String())
-	}
 	f := cmd.Flags()
 	f.IntVarP(&o.Ranks, "ranks", "n", 0, "start this many ranks on this host")
-	f.StringSliceVar(&o.Collectives, "collective", all, "collectives to measure")
-	f.StringVarP(&minS, "minbytes", "b", "16", "smallest size")
-	f.StringVarP(&maxS, "maxbytes", "e", "16M", "largest size")
+	f.StringSliceVar(&o.Collectives, "collective", collectiveNames(), "collectives to measure")
+	f.VarP(size(&o.Min, 16), "minbytes", "b", "smallest size")
+	f.VarP(size(&o.Max, 16<<20), "maxbytes", "e", "largest size")
 	f.Float64VarP(&o.Factor, "stepfactor", "f", 4, "factor between sizes")
 	f.DurationVar(&o.Budget, "budget", 10*time.Millisecond, "time for one candidate at one size in one round")
 	f.IntVar(&o.Rounds, "rounds", 3, "rounds, of which the best counts")
@@ -90,11 +76,46 @@ func tuneCommand() *cobra.Command {
 	return cmd
 }
 
+// validate refuses what is wrong for every rank.
+func (o *tuneOptions) validate() error {
+	switch {
+	case o.Min < 1 || o.Max < o.Min:
+		return fmt.Errorf("-b %s -e %s: need sizes from 1 byte on, the smallest first", sizeText(o.Min), sizeText(o.Max))
+	case o.Factor <= 1:
+		return fmt.Errorf("-f %v: the factor between sizes must exceed 1", o.Factor)
+	case o.Rounds < 1:
+		return fmt.Errorf("--rounds %d: need at least one", o.Rounds)
+	case o.Budget <= 0:
+		return fmt.Errorf("--budget %v: need a time", o.Budget)
+	case o.Ranks == 1:
+		return errTuneAlone
+	}
+	_, err := o.collectives()
+	return err
+}
+
+var errTuneAlone = errors.New("one rank has nothing to choose: start more with --ranks N, or by a launcher")
+
+// collectives are those to measure.
+func (o *tuneOptions) collectives() (list []schedule.Collective, err error) {
+	for _, name := range o.Collectives {
+		c, err := collectiveNamed(name)
+		if err != nil {
+			return nil, fmt.Errorf("--collective: %w", err)
+		}
+		list = append(list, c)
+	}
+	return list, nil
+}
+
 // tuneRank is one rank's part.
 func tuneRank(ctx context.Context, o *tuneOptions) error {
 	comm, err := connect(ctx, func(cfg *collective.Config) { cfg.TuningFile = "" })
 	if err != nil {
 		return err
+	}
+	if comm.Size() == 1 {
+		return errors.Join(errTuneAlone, comm.Close())
 	}
 	if comm.Rank() == 0 {
 		if err := o.writable(); err != nil {
@@ -155,17 +176,18 @@ func (o *tuneOptions) write(entries []tuner.Entry) error {
 
 // measure times everything.
 func (o *tuneOptions) measure(ctx context.Context, comm *collective.Comm) (entries []tuner.Entry, err error) {
+	colls, err := o.collectives()
+	if err != nil {
+		return nil, err
+	}
 	for _, registered := range []bool{false, true} {
-		p := &perf{o: &perfOptions{Alloc: registered, DType: "float", Op: "sum"}, comm: comm}
-		if err := p.types(); err != nil {
-			return nil, err
-		}
+		p := &perf{o: &perfOptions{Alloc: registered}, comm: comm, dt: tensor.Float32, op: tensor.Sum}
 		if err := p.allocate(ctx, o.Max/p.dt.Size()+comm.Size()); err != nil {
 			return nil, err
 		}
-		for _, name := range o.Collectives {
+		for _, coll := range colls {
 			for size := float64(o.Min); size <= float64(o.Max); size *= o.Factor {
-				call := p.callFor(name, int(size), 0)
+				call := p.callFor(coll, int(size), 0)
 				if call.Dst.Len() == 0 && call.Src.Len() == 0 {
 					continue // less than an element for each rank
 				}
@@ -175,10 +197,7 @@ func (o *tuneOptions) measure(ctx context.Context, comm *collective.Comm) (entri
 				}
 				entries = append(entries, es...)
 				if comm.Rank() == 0 {
-					best := slices.MinFunc(es, func(a, b tuner.Entry) int { return int(a.Nanos - b.Nanos) })
-					fmt.Fprintf(os.Stderr, "%-14s %-10s %9s  %10s  %s, %d channels, chunks of %s\n", name,
-						map[bool]string{true: "registered", false: "ordinary"}[registered], sizeText(best.Bytes),
-						timeText(time.Duration(best.Nanos)), best.Algorithm, best.Channels, sizeText(best.Chunk))
+					tell(coll, registered, es)
 				}
 			}
 		}
@@ -189,68 +208,74 @@ func (o *tuneOptions) measure(ctx context.Context, comm *collective.Comm) (entri
 	return entries, nil
 }
 
+// tell prints the fastest of what was measured of one call.
+func tell(coll schedule.Collective, registered bool, es []tuner.Entry) {
+	best := slices.MinFunc(es, func(a, b tuner.Entry) int { return cmp.Compare(a.Nanos, b.Nanos) })
+	buffers := "ordinary"
+	if registered {
+		buffers = "registered"
+	}
+	fmt.Fprintf(os.Stderr, "%-14v %-10s %9s  %10s  %s, %d channels, chunks of %s\n", coll, buffers, sizeText(best.Bytes),
+		timeText(time.Duration(best.Nanos)), best.Algorithm, best.Channels, sizeText(best.Chunk))
+}
+
 // hopeless is how many times slower than the best a candidate must be in its first call to be given up.
 const hopeless = 10
+
+// candidate is one that is being timed.
+type candidate struct {
+	tuner.Candidate
+	prepared    *collective.Prepared
+	first, best float64 // µs
+}
 
 // candidates times the candidates of one call, in turn, several rounds. Ranks agree on all times, so that
 // they do the same.
 func (o *tuneOptions) candidates(ctx context.Context, p *perf, call collective.Call) ([]tuner.Entry, error) {
-	cands, err := p.comm.Candidates(call)
+	all, err := p.comm.Candidates(call)
 	if err != nil {
 		return nil, err
 	}
-	type run struct {
-		cand     tuner.Candidate
-		prepared *collective.Prepared
-		first    float64 // µs
-		best     float64
-	}
-	var runs []run
-	fastest := 0.0
-	for _, c := range cands {
+	var list []candidate
+	fastest := math.Inf(1)
+	for _, c := range all {
 		if c.Refused != "" {
 			continue
 		}
-		r := run{cand: c}
-		if r.prepared, err = p.comm.PrepareAs(call, c); err != nil {
+		x := candidate{Candidate: c}
+		if x.prepared, err = p.comm.PrepareAs(call, c); err != nil {
 			return nil, err
 		}
 		for range 2 { // the first one touches memory
-			if r.first, err = p.batch(ctx, r.prepared.Run, 1); err != nil {
+			if x.first, err = p.batch(ctx, x.prepared.Run, 1); err != nil {
 				return nil, fmt.Errorf("%v by %v: %w", call, c, err)
 			}
 		}
-		if fastest == 0 || r.first < fastest {
-			fastest = r.first
-		}
-		r.best = r.first
-		runs = append(runs, r)
+		x.best, fastest = x.first, min(fastest, x.first)
+		list = append(list, x)
 	}
-	budget := float64(o.Budget.Microseconds())
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%v: no algorithm may serve it: %s", call, strings.Join(refusals(all), "; "))
+	}
 	for range o.Rounds {
-		for i := range runs {
-			r := &runs[i]
-			if r.first > hopeless*fastest {
+		for i := range list {
+			x := &list[i]
+			if x.first > hopeless*fastest {
 				continue
 			}
-			n := max(1, min(2000, int(budget/r.best)))
-			us, err := p.batch(ctx, r.prepared.Run, n)
+			n := max(1, min(2000, int(float64(o.Budget.Microseconds())/x.best)))
+			us, err := p.batch(ctx, x.prepared.Run, n)
 			if err != nil {
-				return nil, fmt.Errorf("%v by %v: %w", call, r.cand, err)
+				return nil, fmt.Errorf("%v by %v: %w", call, x.Candidate, err)
 			}
-			r.best = min(r.best, us)
+			x.best = min(x.best, us)
 		}
 	}
-	var entries []tuner.Entry
-	for _, r := range runs {
-		e, err := p.comm.TuningEntry(call, r.cand, int64(r.best*1e3))
-		if err != nil {
+	entries := make([]tuner.Entry, len(list))
+	for i, x := range list {
+		if entries[i], err = p.comm.TuningEntry(call, x.Candidate, int64(x.best*1e3)); err != nil {
 			return nil, err
 		}
-		entries = append(entries, e)
-	}
-	if len(entries) == 0 {
-		return nil, fmt.Errorf("%v: no algorithm may serve it: %s", call, strings.Join(refusals(cands), "; "))
 	}
 	return entries, nil
 }

@@ -1,11 +1,11 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/gccl/gccl/internal/recorder"
 	"github.com/spf13/cobra"
@@ -21,7 +21,7 @@ late or absent, and which ranks disagree about a call.
 
 Ranks leave flight records in the directory GCCL_DUMP_DIR when a call fails and, with
 GCCL_DUMP_SIGNAL=1, at SIGUSR1; a program gets its own from Comm.Dump.`,
-		Args: cobra.MinimumNArgs(1),
+		Args: some("files of flight records, or the directory that has them (GCCL_DUMP_DIR)"),
 		RunE: func(cmd *cobra.Command, args []string) error { return why(cmd.OutOrStdout(), cmd.ErrOrStderr(), args) },
 	}
 }
@@ -54,7 +54,7 @@ func why(out, warn io.Writer, args []string) error {
 		dumps = append(dumps, d)
 	}
 	if len(dumps) == 0 {
-		return errors.New("no flight records there")
+		return fmt.Errorf("no flight records in %s: ranks leave them when a call fails and GCCL_DUMP_DIR is set", strings.Join(args, ", "))
 	}
 	for i, r := range recorder.Explain(dumps) {
 		if i > 0 {
