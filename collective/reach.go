@@ -175,20 +175,56 @@ func (c *Comm) join(ctx context.Context, ranks []int) error {
 	a.unwatch()
 	a.meetings.Wait()
 	j.Done()
+	for _, r := range ranks {
+		c.engine.Joined(c.mesh.Peer(r).Receiver(c.geo.Lanes - 1))
+	}
+	return c.showWindows(ctx, ranks)
+}
+
+// showWindows maps the parts of the windows that ranks have which have joined. Meanwhile it looks after the links: a rank that is stopped
+// does not answer.
+func (c *Comm) showWindows(ctx context.Context, ranks []int) error {
+	if len(c.windows.list) == 0 {
+		return nil
+	}
 	ctx, cancel := c.unbroken(ctx)
 	defer cancel()
-	for _, r := range ranks {
-		p := c.mesh.Peer(r)
-		c.engine.Joined(p.Receiver(c.geo.Lanes - 1))
-		for i := range c.windows.list {
-			show, err := c.windows.list[i].fetch(ctx, p)
-			if err != nil {
+	var shows []func()
+	fetched := make(chan error, 1)
+	go func() {
+		for _, r := range ranks {
+			for i := range c.windows.list {
+				show, err := c.windows.list[i].fetch(ctx, c.mesh.Peer(r))
+				if err != nil {
+					fetched <- err
+					return
+				}
+				shows = append(shows, show)
+			}
+		}
+		fetched <- nil
+	}()
+	timer := time.NewTimer(firstTend)
+	defer timer.Stop()
+	for pause := firstTend; ; {
+		select {
+		case err := <-fetched:
+			if err == nil {
+				for _, show := range shows {
+					show()
+				}
+			}
+			return err
+		case <-timer.C:
+			if err := c.look(); err != nil {
+				cancel()
+				<-fetched
 				return err
 			}
-			show()
+			pause = min(2*pause, lastTend)
+			timer.Reset(pause)
 		}
 	}
-	return nil
 }
 
 // retreat tells the ranks that this one meets, has met in this attempt, or would have met, why it has failed,

@@ -1,10 +1,13 @@
 package collective
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gccl/gccl/bootstrap"
@@ -12,6 +15,7 @@ import (
 	"github.com/gccl/gccl/internal/link"
 	"github.com/gccl/gccl/rdma"
 	"github.com/gccl/gccl/tensor"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -89,4 +93,50 @@ func TestUnmet(t *testing.T) {
 			require.Equal(t, 0, gone.Notice.From)
 		})
 	}
+}
+
+// A rank that is stopped when a new link to it maps a window is noticed in the heartbeat's time, and named.
+func TestStoppedWhileAWindowIsMapped(t *testing.T) {
+	const silence = 3 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		at := new(atomic.Pointer[hook])
+		cfg := Config{Lazy: 1, Timeout: time.Hour, Heartbeat: silence, pulse: true, still: true, Spin: -1, Algo: "ring"}
+		cfg.wrap = func(rank int, d rdma.Device) rdma.Device {
+			if rank != 0 {
+				return d
+			}
+			return &hooked{d.(rdma.BellDevice), at}
+		}
+		comms, err := NewLocal(t.Context(), 5, cfg)
+		require.NoError(t, err)
+		defer closeAll(t, comms...)
+		together(comms, func(c *Comm) { assert.NoError(t, second(c.Alloc(t.Context(), tensor.Uint8, 1000))) })
+		require.Nil(t, comms[0].mesh.Peer(2))
+		maps := 0
+		h := hook(func(ctx context.Context, step string) {
+			if step != "map" {
+				return
+			}
+			if maps++; maps > 1 { // the first is of the link itself
+				comms[2].pulse.stop()
+				<-ctx.Done()
+			}
+		})
+		at.Store(&h)
+		began := time.Now()
+		errs := make([]error, 5)
+		together([]*Comm{comms[0], comms[2]}, func(c *Comm) {
+			if c.rank == 0 {
+				errs[0] = c.Send(t.Context(), tensor.Of([]byte{1}), 2)
+			} else {
+				errs[2] = c.Recv(t.Context(), tensor.Of([]byte{0}), 0)
+			}
+		})
+		require.Greater(t, maps, 1)
+		require.LessOrEqual(t, time.Since(began), silence+2*time.Second)
+		var broke *StepError
+		require.ErrorAs(t, errs[0], &broke)
+		require.ErrorIs(t, broke, ErrPeerLost)
+		require.Equal(t, 2, broke.Peer)
+	})
 }
