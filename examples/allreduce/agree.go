@@ -54,51 +54,67 @@ func agree(ctx context.Context, comm *collective.Comm, m manifest) error {
 	if err != nil {
 		return err
 	}
-	m.File = "" // differs, of course
-	what, err := json.Marshal(m)
+	same, lengths, err := compareDigests(ctx, comm, m, len(text))
+	if err != nil || same {
+		return err
+	}
+	all, err := gather(ctx, comm, text, lengths)
 	if err != nil {
 		return err
 	}
+	return verdict(all)
+}
+
+// compareDigests reports whether all ranks bring the same tensors and none has an error, and how long
+// their manifests are.
+func compareDigests(ctx context.Context, comm *collective.Comm, m manifest, length int) (same bool, lengths []int, err error) {
+	m.File = "" // differs, of course
+	what, err := json.Marshal(m)
+	if err != nil {
+		return false, nil, err
+	}
 	const card = sha256.Size + 8 + 1 // digest, length of the manifest, whether it is an error
-	mine := make([]byte, 0, card)
 	digest := sha256.Sum256(what)
-	mine = append(mine, digest[:]...)
-	mine = binary.LittleEndian.AppendUint64(mine, uint64(len(text)))
+	mine := binary.LittleEndian.AppendUint64(digest[:], uint64(length))
 	mine = append(mine, 0)
 	if m.Error != "" {
 		mine[card-1] = 1
 	}
 	cards := make([]byte, card*comm.Size())
 	if err := comm.AllGather(ctx, tensor.Of(cards), tensor.Of(mine)); err != nil {
-		return err
+		return false, nil, err
 	}
-	same := true
-	counts, total := make([]int, comm.Size()), 0
-	for r := range counts {
+	same = true
+	for r := range comm.Size() {
 		c := cards[r*card : (r+1)*card]
 		same = same && [sha256.Size]byte(c) == digest && c[card-1] == 0
 		n := binary.LittleEndian.Uint64(c[sha256.Size:])
 		if n > maxManifest {
-			return blame(r, "sent a manifest of %d bytes", n)
+			return false, nil, blame(r, "sent a manifest of %d bytes", n)
 		}
-		counts[r] = int(n)
-		total += int(n)
+		lengths = append(lengths, int(n))
 	}
-	if same {
-		return nil
+	return same, lengths, nil
+}
+
+// gather exchanges the manifests.
+func gather(ctx context.Context, comm *collective.Comm, mine []byte, lengths []int) ([]manifest, error) {
+	total := 0
+	for _, n := range lengths {
+		total += n
 	}
 	texts := make([]byte, total)
-	if err := comm.AllGatherV(ctx, tensor.Of(texts), tensor.Of(text), counts); err != nil {
-		return err
+	if err := comm.AllGatherV(ctx, tensor.Of(texts), tensor.Of(mine), lengths); err != nil {
+		return nil, err
 	}
 	all := make([]manifest, comm.Size())
-	for r, n := range counts {
+	for r, n := range lengths {
 		if err := json.Unmarshal(texts[:n], &all[r]); err != nil {
-			return blame(r, "sent an unreadable manifest: %v", err)
+			return nil, blame(r, "sent an unreadable manifest: %v", err)
 		}
 		texts = texts[n:]
 	}
-	return verdict(all)
+	return all, nil
 }
 
 // verdict finds the rank to blame: the first that could not read its tensors, else the first that

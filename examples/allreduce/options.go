@@ -62,7 +62,7 @@ func (o *options) check(f *flag.FlagSet, op string) (err error) {
 	case f.NArg() > 0:
 		return fmt.Errorf("%q is no flag", f.Arg(0))
 	case o.Ranks < 0 || o.Ranks > maxRanks:
-		return fmt.Errorf("-n %d: want 1 to %d ranks", o.Ranks, maxRanks)
+		return fmt.Errorf("-n %d: want 1 to %d ranks, or 0 under another launcher", o.Ranks, maxRanks)
 	case o.Timeout <= 0:
 		return fmt.Errorf("-timeout %v: want a positive time", o.Timeout)
 	case o.Steps < 1:

@@ -18,72 +18,98 @@ const (
 	learningRate = 0.1
 )
 
+// training is one rank's side of the job.
+type training struct {
+	comm            *collective.Comm
+	set, mine, test fashion.Set // all that is learnt from, this rank's share of it, and what is held out
+	weights         []float32
+	call            collective.Call // sums the ranks' parts of the gradient
+	part, sum       []float32       // its tensors
+}
+
+func newTraining(comm *collective.Comm) (*training, error) {
+	all, err := fashion.Load()
+	if err != nil {
+		return nil, err
+	}
+	t := &training{comm: comm, set: all.Slice(0, all.Len()-heldOut), test: all.Slice(all.Len()-heldOut, all.Len())}
+	if comm.Size() > t.set.Len() {
+		return nil, fmt.Errorf("%d images for %d ranks", t.set.Len(), comm.Size())
+	}
+	t.mine = share(t.set, comm.Rank(), comm.Size())
+	t.weights, t.part, t.sum = make([]float32, weights), make([]float32, partLen), make([]float32, partLen)
+	t.call = collective.Call{Kind: collective.AllReduce, Dst: tensor.Of(t.sum), Src: tensor.Of(t.part), Op: tensor.Sum}
+	return t, nil
+}
+
 // train trains the softmax classifier by gradient descent. Each rank computes the gradient on its
 // share of the images, and AllReduce makes the gradient of the whole of them, which rank 0 holds
 // against the one that it computes alone.
 func train(ctx context.Context, comm *collective.Comm, o *options, out io.Writer) error {
-	all, err := fashion.Load()
+	t, err := newTraining(comm)
 	if err != nil {
 		return err
 	}
-	set, test := all.Slice(0, all.Len()-heldOut), all.Slice(all.Len()-heldOut, all.Len())
-	if comm.Size() > set.Len() {
-		return fmt.Errorf("%d images for %d ranks", set.Len(), comm.Size())
-	}
-	w, send, sum := make([]float32, weights), make([]float32, partLen), make([]float32, partLen)
-	call := collective.Call{Kind: collective.AllReduce, Dst: tensor.Of(sum), Src: tensor.Of(send), Op: tensor.Sum}
-	plan, err := comm.Plan(call)
+	plan, err := comm.Plan(t.call)
 	if err != nil {
 		return err
 	}
 	if o.Out != "" && comm.Rank() == 0 {
-		err = o.checkOut(weightTensors(w))
+		err = o.checkOut(weightTensors(t.weights))
 	}
 	if err := agree(ctx, comm, describe("", nil, err)); err != nil {
 		return err
 	}
-	t := table{out: out, silent: comm.Rank() != 0}
-	mine := share(set, comm.Rank(), comm.Size())
-	t.head(comm.Size(), plan, fmt.Sprintf("%d images of Fashion-MNIST, %d of them here; gradient of a softmax classifier, %v", set.Len(), mine.Len(), call.Src))
-	t.columns("step", "loss", "accuracy")
+	tab := table{out: out, silent: comm.Rank() != 0}
+	tab.head(comm.Size(), plan, fmt.Sprintf("%d images of Fashion-MNIST, %d of them here; gradient of a softmax classifier, %v", t.set.Len(), t.mine.Len(), t.call.Src))
+	tab.columns("step", "loss", "accuracy")
 	for step := range o.Steps {
-		for i, v := range part(w, mine, set.Len()) {
-			send[i] = float32(v)
-		}
-		took, err := timed(ctx, comm, func() error { return comm.AllReduce(ctx, call.Dst, call.Src, call.Op) })
+		took, checked, err := t.step(ctx)
 		if err != nil {
-			return err
-		}
-		hash, err := identical(ctx, comm, sha256.Sum256(call.Dst.Bytes()))
-		if err != nil {
-			return err
-		}
-		checked := "identical on all ranks: " + hash
-		if comm.Rank() == 0 {
-			worst, err := compare(w, set, sum, comm.Size())
-			if err != nil {
-				return fmt.Errorf("step %d: %w", step+1, err)
-			}
-			checked = fmt.Sprintf("%.0f %% of tolerance, bits %s", 100*worst, hash)
-		}
-		for i := range w {
-			w[i] -= learningRate * sum[i]
+			return fmt.Errorf("step %d: %w", step+1, err)
 		}
 		if n := step + 1; n == 1 || n == o.Steps || n%5 == 0 {
-			row := []string{fmt.Sprint(n), fmt.Sprintf("%.4f", sum[weights]), fmt.Sprintf("%.1f %%", 100*accuracy(w, test))}
-			t.row(len(call.Src.Bytes()), comm.Size(), took, checked, row...)
+			row := []string{fmt.Sprint(n), fmt.Sprintf("%.4f", t.sum[weights]), fmt.Sprintf("%.1f %%", 100*accuracy(t.weights, t.test))}
+			tab.row(len(t.call.Src.Bytes()), comm.Size(), took, checked, row...)
 		}
 	}
-	t.foot("Tolerance, element by element: one float32 rounding a rank, ranks × 2^-24 × the sum of the shares' magnitudes,",
+	tab.foot("Tolerance, element by element: one float32 rounding a rank, ranks × 2^-24 × the sum of the shares' magnitudes,",
 		"from the gradient that rank 0 computes alone in float64. All ranks hold the same bits, by SHA-256.")
 	if o.Out == "" || comm.Rank() != 0 {
 		return nil
 	}
-	if err := o.write(ctx, weightTensors(w)); err != nil {
+	if err := o.write(ctx, weightTensors(t.weights)); err != nil {
 		return blame(0, "-out: %v", err)
 	}
-	t.line("weights written to %s", o.Out)
+	tab.line("weights written to %s", o.Out)
 	return nil
+}
+
+// step makes one step of gradient descent. It returns how long the AllReduce took, and in what way its
+// result was found right.
+func (t *training) step(ctx context.Context) (took time.Duration, checked string, err error) {
+	for i, v := range part(t.weights, t.mine, t.set.Len()) {
+		t.part[i] = float32(v)
+	}
+	took, err = timed(ctx, t.comm, func() error { return t.comm.AllReduce(ctx, t.call.Dst, t.call.Src, t.call.Op) })
+	if err != nil {
+		return 0, "", err
+	}
+	hash, err := identical(ctx, t.comm, sha256.Sum256(t.call.Dst.Bytes()))
+	if err != nil {
+		return 0, "", err
+	}
+	if t.comm.Rank() == 0 { // which alone says so
+		worst, err := compare(t.weights, t.set, t.sum, t.comm.Size())
+		if err != nil {
+			return 0, "", err
+		}
+		checked = fmt.Sprintf("%.0f %% of tolerance, bits %s", 100*worst, hash)
+	}
+	for i := range t.weights {
+		t.weights[i] -= learningRate * t.sum[i]
+	}
+	return took, checked, nil
 }
 
 // weightTensors is the classifier as the tensors of a file.

@@ -37,6 +37,23 @@ type options struct {
 	pace, timeout        time.Duration
 }
 
+// check refuses what cannot be played.
+func (o *options) check(args []string) error {
+	switch {
+	case len(args) > 0:
+		return fmt.Errorf("%q is no flag", args[0])
+	case o.ranks < 2 || o.ranks > 64:
+		return fmt.Errorf("-n %d: want 2 to 64 ranks", o.ranks)
+	case o.victim < -1 || o.victim >= o.ranks:
+		return fmt.Errorf("-victim %d: want a rank from 0 to %d, or -1 for none", o.victim, o.ranks-1)
+	case o.steps < killStep:
+		return fmt.Errorf("-steps %d: want at least %d, after which the victim is killed", o.steps, killStep)
+	case o.pace < 0 || o.timeout <= 0:
+		return fmt.Errorf("-pace %v -timeout %v: want no negative times, and some to end in", o.pace, o.timeout)
+	}
+	return nil
+}
+
 func main() {
 	var o options
 	flag.IntVar(&o.ranks, "n", 4, "ranks to start, and to go on until there are so many again")
@@ -45,8 +62,8 @@ func main() {
 	flag.DurationVar(&o.pace, "pace", 20*time.Millisecond, "time that a step takes beside its communication")
 	flag.DurationVar(&o.timeout, "timeout", time.Minute, "longest time for all of it")
 	flag.Parse()
-	if flag.NArg() > 0 || o.ranks < 2 || o.ranks > 64 || o.victim < -1 || o.victim >= o.ranks || o.steps < killStep {
-		fmt.Fprintf(os.Stderr, "elastic: want 2 to 64 ranks, a victim among them, and %d steps at least\n", killStep)
+	if err := o.check(flag.Args()); err != nil {
+		fmt.Fprintln(os.Stderr, "elastic:", err)
 		os.Exit(2)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), o.timeout)

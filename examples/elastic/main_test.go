@@ -36,6 +36,23 @@ func TestElastic(t *testing.T) {
 	}
 }
 
+// What cannot be played is refused, by the flag's name.
+func TestElasticRefuses(t *testing.T) {
+	good := options{ranks: 4, steps: 30, timeout: time.Minute}
+	require.NoError(t, good.check(nil))
+	require.ErrorContains(t, good.check([]string{"x"}), `"x" is no flag`)
+	for want, change := range map[string]func(*options){
+		"-n 1":       func(o *options) { o.ranks = 1 },
+		"-victim 4":  func(o *options) { o.victim = 4 },
+		"-steps 4":   func(o *options) { o.steps = 4 },
+		"-timeout 0": func(o *options) { o.timeout = 0 },
+	} {
+		o := good
+		change(&o)
+		require.ErrorContains(t, o.check(nil), want)
+	}
+}
+
 // A launcher that is told to end ends its ranks, and leaves no file.
 func TestElasticLeavesNothing(t *testing.T) {
 	program, tmp := filepath.Join(t.TempDir(), "elastic"), t.TempDir()
