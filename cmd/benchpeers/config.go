@@ -46,71 +46,48 @@ var (
 	mpichTCP = []string{"MPIR_CVAR_NOLOCAL=1", "UCX_TLS=self,tcp", "UCX_NET_DEVICES=lo"}
 )
 
-// configs are all configurations for a number of ranks. With more ranks than cores OpenMPI must yield to
-// be usable and is also measured when it does not; the variants that matter only for speed on free cores
-// are left out. hugePages adds peers on huge pages, for when gccl's buffers lie on such.
+func ompi(name string, env []string, args ...string) config {
+	return config{name: "ompi" + name, lib: "OpenMPI", env: env, args: args}
+}
+
+func mpich(name string, env []string, args ...string) config {
+	return config{name: "mpich" + name, lib: "MPICH", env: env, args: args}
+}
+
+func gloo(name string, args ...string) config {
+	return config{name: "gloo" + name, lib: "Gloo", args: args, tcp: true}
+}
+
+// inPlace, overTCP, long and only are a configuration with calls in place, over TCP, for long messages, and
+// for one collective.
+func inPlace(c config) config {
+	c.name, c.inout, c.colls = c.name+"-inplace", true, []string{"allreduce", "allgather", "reducescatter"}
+	return c
+}
+
+func overTCP(c config) config { c.tcp = true; return c }
+
+func long(c config) config { c.minBytes = 4 << 20; return c }
+
+func only(c config, coll string) config { c.colls, c.minBytes = []string{coll}, 64<<10; return c }
+
+// configs are all configurations for a number of ranks. hugePages adds peers on huge pages, for when gccl's
+// buffers lie on such.
 func configs(ranks int, hugePages bool) []config {
-	over := ranks > runtime.NumCPU()
+	both := gloo("-sync", "--mode", "sync", "--algo", "hd,oldbcube,a2a")
+	both.colls, both.maxBytes = []string{"allreduce", "reducescatter", "barrier"}, 16<<20
 	cs := []config{
 		{name: "gccl", lib: "gccl"},
 		{name: "gccl-alloc", lib: "gccl", args: []string{"-R"}},
 		{name: "gccl-tcp", lib: "gccl", env: []string{"GCCL_PROVIDER=tcp"}, tcp: true},
+		gloo("", "--algo", "ring,bcube,hd,oldringchunked,new,a2a"), both,
 	}
-	ompi := func(name string, env []string, args ...string) config {
-		return config{name: "ompi" + name, lib: "OpenMPI", env: env, args: args}
-	}
-	mpich := func(name string, env []string, args ...string) config {
-		return config{name: "mpich" + name, lib: "MPICH", env: env, args: args}
-	}
-	gloo := func(name string, args ...string) config {
-		return config{name: "gloo" + name, lib: "Gloo", args: args, tcp: true}
-	}
-	inPlace := func(c config) config {
-		c.name, c.inout, c.colls = c.name+"-inplace", true, []string{"allreduce", "allgather", "reducescatter"}
-		return c
-	}
-	tcp := func(c config) config { c.tcp = true; return c }
-	big := func(c config) config { c.minBytes = 4 << 20; return c }
-	only := func(c config, coll string) config { c.colls, c.minBytes = []string{coll}, 64<<10; return c }
-	both := gloo("-sync", "--mode", "sync", "--algo", "hd,oldbcube,a2a")
-	both.colls, both.maxBytes = []string{"allreduce", "reducescatter", "barrier"}, 16<<20
-	cs = append(cs, gloo("", "--algo", "ring,bcube,hd,oldringchunked,new,a2a"), both)
-	var yields [][]string
-	if over {
-		cs = append(cs, mpich("", nil), mpich("-polls1", []string{"MPIR_CVAR_POLLS_BEFORE_YIELD=1"}), tcp(mpich("-tcp", mpichTCP)), inPlace(mpich("", nil)))
-		yields = [][]string{{"-yield1", "--mca", "mpi_yield_when_idle", "1"}, {"-yield0", "--mca", "mpi_yield_when_idle", "0"}}
+	if ranks > runtime.NumCPU() {
+		cs = append(cs, crowdedConfigs()...)
 	} else {
-		poll := gloo("-poll", "--mode", "poll", "--algo", "hd,oldbcube,a2a")
-		poll.colls, poll.maxBytes = []string{"allreduce", "barrier"}, 256<<10
-		cs = append(cs,
-			poll,
-			ompi("", nil), ompi("-nocma", nil, "--mca", "btl_vader_single_copy_mechanism", "none"),
-			ompi("-ucx", ucxShm, ompiUCX...), ompi("-collsm", nil, "--mca", "coll_sm_priority", "100"),
-			big(ompi("-malloc", keep)), big(ompi("-ucx-malloc", slices.Concat(keep, ucxShm), ompiUCX...)),
-			tcp(ompi("-tcp", nil, ompiTCP...)),
-			mpich("", nil), mpich("-bind", nil, "-bind-to", "core"), mpich("-ucx", mpichUCX), big(mpich("-malloc", keep)), tcp(mpich("-tcp", mpichTCP)),
-			inPlace(ompi("", nil)), inPlace(ompi("-ucx", ucxShm, ompiUCX...)), inPlace(mpich("", nil)))
+		cs = append(cs, roomyConfigs()...)
 	}
-	for _, y := range yields {
-		name, args := y[0], y[1:]
-		cs = append(cs, ompi(name, nil, args...), tcp(ompi("-tcp"+name, nil, slices.Concat(args, ompiTCP)...)))
-		if name == "-yield1" {
-			ucx := ompi("-ucx"+name, ucxShm, slices.Concat(args, ompiUCX)...)
-			bound := append([]string{"--map-by", "core:OVERSUBSCRIBE", "--bind-to", "core:overload-allowed"}, args...) // as gccl perf's are
-			cs = append(cs, ucx, inPlace(ompi(name, nil, args...)), inPlace(ucx),
-				ompi(name+"-bind", nil, bound...), ompi("-ucx"+name+"-bind", ucxShm, slices.Concat(bound, ompiUCX)...))
-		}
-	}
-	// OpenMPI's own choice of algorithm is not always its best.
-	tuned := func(name, key string, alg int) config {
-		return ompi(fmt.Sprintf("-ucx-%s%d", name, alg), ucxShm, slices.Concat(ompiUCX, []string{"--mca", "coll_tuned_use_dynamic_rules", "1", "--mca", key, strconv.Itoa(alg)})...)
-	}
-	for alg := 2; alg <= 6; alg++ {
-		cs = append(cs, only(tuned("alg", "coll_tuned_allreduce_algorithm", alg), "allreduce"))
-	}
-	for alg := 1; alg <= 4; alg++ {
-		cs = append(cs, only(tuned("alg", "coll_tuned_reduce_scatter_block_algorithm", alg), "reducescatter"))
-	}
+	cs = append(cs, tunedConfigs()...)
 	if hugePages {
 		for _, c := range slices.Clone(cs) {
 			if !c.gccl() {
@@ -118,6 +95,52 @@ func configs(ranks int, hugePages bool) []config {
 				cs = append(cs, c)
 			}
 		}
+	}
+	return cs
+}
+
+// roomyConfigs are those of ranks that have a core each.
+func roomyConfigs() []config {
+	poll := gloo("-poll", "--mode", "poll", "--algo", "hd,oldbcube,a2a")
+	poll.colls, poll.maxBytes = []string{"allreduce", "barrier"}, 256<<10
+	return []config{
+		poll,
+		ompi("", nil), ompi("-nocma", nil, "--mca", "btl_vader_single_copy_mechanism", "none"),
+		ompi("-ucx", ucxShm, ompiUCX...), ompi("-collsm", nil, "--mca", "coll_sm_priority", "100"),
+		long(ompi("-malloc", keep)), long(ompi("-ucx-malloc", slices.Concat(keep, ucxShm), ompiUCX...)),
+		overTCP(ompi("-tcp", nil, ompiTCP...)),
+		mpich("", nil), mpich("-bind", nil, "-bind-to", "core"), mpich("-ucx", mpichUCX), long(mpich("-malloc", keep)), overTCP(mpich("-tcp", mpichTCP)),
+		inPlace(ompi("", nil)), inPlace(ompi("-ucx", ucxShm, ompiUCX...)), inPlace(mpich("", nil)),
+	}
+}
+
+// crowdedConfigs are those of more ranks than cores. OpenMPI must yield there to be usable, and is also
+// measured when it does not; the variants that matter only for speed on free cores are left out.
+func crowdedConfigs() []config {
+	yield := []string{"--mca", "mpi_yield_when_idle", "1"}
+	spin := []string{"--mca", "mpi_yield_when_idle", "0"}
+	bound := slices.Concat([]string{"--map-by", "core:OVERSUBSCRIBE", "--bind-to", "core:overload-allowed"}, yield) // as gccl perf's are
+	ucx := ompi("-ucx-yield1", ucxShm, slices.Concat(yield, ompiUCX)...)
+	return []config{
+		mpich("", nil), mpich("-polls1", []string{"MPIR_CVAR_POLLS_BEFORE_YIELD=1"}), overTCP(mpich("-tcp", mpichTCP)), inPlace(mpich("", nil)),
+		ompi("-yield1", nil, yield...), overTCP(ompi("-tcp-yield1", nil, slices.Concat(yield, ompiTCP)...)),
+		ucx, inPlace(ompi("-yield1", nil, yield...)), inPlace(ucx),
+		ompi("-yield1-bind", nil, bound...), ompi("-ucx-yield1-bind", ucxShm, slices.Concat(bound, ompiUCX)...),
+		ompi("-yield0", nil, spin...), overTCP(ompi("-tcp-yield0", nil, slices.Concat(spin, ompiTCP)...)),
+	}
+}
+
+// tunedConfigs are OpenMPI's with each of its algorithms: its own choice is not always its best.
+func tunedConfigs() (cs []config) {
+	tuned := func(coll, key string, alg int) {
+		args := slices.Concat(ompiUCX, []string{"--mca", "coll_tuned_use_dynamic_rules", "1", "--mca", key, strconv.Itoa(alg)})
+		cs = append(cs, only(ompi(fmt.Sprintf("-ucx-alg%d", alg), ucxShm, args...), coll))
+	}
+	for alg := 2; alg <= 6; alg++ {
+		tuned("allreduce", "coll_tuned_allreduce_algorithm", alg)
+	}
+	for alg := 1; alg <= 4; alg++ {
+		tuned("reducescatter", "coll_tuned_reduce_scatter_block_algorithm", alg)
 	}
 	return cs
 }

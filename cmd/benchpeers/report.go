@@ -95,29 +95,29 @@ func head(w io.Writer, m *measurements) {
 	}
 	fmt.Fprintf(w, "%d measurements in %d rounds, %s for the calls of each; disturbed (others used more than %.0f %% of the CPUs) %d. Placement: %s.\n\n",
 		n, x.Rounds, x.Budget, 100*x.Foreign, noisy, strings.Join(text, ", "))
-	type key struct {
-		name  string
-		cores int
-		unit  string
-	}
-	values := map[key][]float64{}
-	for _, b := range m.bounds {
-		k := key{b.Name, b.Cores, b.Unit}
-		values[k] = append(values[k], b.Value)
-	}
-	if len(values) == 0 {
+	limits(w, m.bounds)
+}
+
+// limits is the table of what the machine permits.
+func limits(w io.Writer, bounds []bound) {
+	if len(bounds) == 0 {
 		fmt.Fprint(w, "The machine's bounds were not measured: it was too busy.\n\n")
 		return
 	}
 	fmt.Fprint(w, "What the machine permits (medians):\n\n| | one core | two cores |\n|---|---:|---:|\n")
 	for _, name := range []string{"read", "write", "copy", "flag, one line", "flag, two lines"} {
 		show := func(cores int) string {
-			for k, v := range values {
-				if k.name == name && k.cores == cores {
-					return fmt.Sprintf("%.3g %s", median(v), k.unit)
+			var values []float64
+			unit := ""
+			for _, b := range bounds {
+				if b.Name == name && b.Cores == cores {
+					values, unit = append(values, b.Value), b.Unit
 				}
 			}
-			return ""
+			if values == nil {
+				return ""
+			}
+			return fmt.Sprintf("%.3g %s", median(values), unit)
 		}
 		fmt.Fprintf(w, "| %s | %s | %s |\n", name, show(1), show(2))
 	}
