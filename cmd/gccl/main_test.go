@@ -344,6 +344,22 @@ func TestPerf(t *testing.T) {
 	require.Regexp(t, `^gccl: rank \d: .*GCCL_SLOTS="7".*power of two.*\n$`, errs)
 }
 
+// Buffers that the host cannot hold are refused before a rank is started.
+func TestNoRoom(t *testing.T) {
+	cleanEnvironment(t)
+	if _, err := os.Stat(meminfo); err != nil {
+		t.Skip("this system does not tell how much memory there is: ", err)
+	}
+	for _, args := range [][]string{
+		{"perf", "allreduce", "--ranks", "2", "-e", "1048576G"}, {"perf", "stream", "--sizes", "1G", "-W", "1048576"}, {"tune", "--ranks", "2", "-e", "1048576G"},
+	} {
+		out, _, err := gccl(t, args...)
+		require.ErrorContains(t, err, "of memory are available", args)
+		require.Empty(t, out)
+	}
+	require.NoError(t, roomFor(2, 1<<20))
+}
+
 // Wrong numbers of ranks are refused before anything is printed.
 func TestWrongRanks(t *testing.T) {
 	cleanEnvironment(t)

@@ -134,7 +134,11 @@ func (o *perfOptions) validate() error {
 	if r, err := strconv.Atoi(o.Root); o.Root != "all" && (err != nil || r < 0) {
 		return fmt.Errorf("-r %s: need a rank, or all", o.Root)
 	}
-	return nil
+	most := o.Max
+	if len(o.Sizes) > 0 {
+		most = slices.Max(o.Sizes)
+	}
+	return roomFor(o.Ranks, float64(o.Window)*float64(most))
 }
 
 // types lists the element types to measure.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/pprof"
+	"slices"
 	"time"
 
 	"github.com/gccl/gccl/collective"
@@ -99,10 +100,7 @@ func (p *perf) run(ctx context.Context) error {
 	if p.out, err = newPrinter(ctx, p); err != nil {
 		return err
 	}
-	big := 0
-	for _, s := range p.o.sizes() {
-		big = max(big, s)
-	}
+	big := slices.Max(p.o.sizes())
 	var total totals
 	for cycle := 0; cycle < p.o.Cycles || p.o.Cycles == 0; cycle++ {
 		for _, p.dt = range dts {

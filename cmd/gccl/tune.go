@@ -90,8 +90,10 @@ func (o *tuneOptions) validate() error {
 	case o.Ranks == 1:
 		return errTuneAlone
 	}
-	_, err := o.collectives()
-	return err
+	if _, err := o.collectives(); err != nil {
+		return err
+	}
+	return roomFor(o.Ranks, float64(o.Max))
 }
 
 var errTuneAlone = errors.New("one rank has nothing to choose: start more with --ranks N, or by a launcher")
