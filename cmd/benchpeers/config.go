@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math"
 	"runtime"
 	"slices"
 	"strconv"
@@ -97,6 +98,18 @@ func configs(ranks int, hugePages bool) []config {
 		}
 	}
 	return cs
+}
+
+// configNames are the names of all configurations, whatever the number of ranks.
+func configNames() (names []string) {
+	for _, n := range []int{1, math.MaxInt} { // fewer ranks than cores, and more
+		for _, c := range configs(n, true) {
+			if !slices.Contains(names, c.name) {
+				names = append(names, c.name)
+			}
+		}
+	}
+	return names
 }
 
 // roomyConfigs are those of ranks that have a core each.

@@ -55,9 +55,11 @@ func TestOptions(t *testing.T) {
 	assert.Equal(t, 1, quick.Rounds)
 	assert.Equal(t, []int{2, 4}, quick.Ranks)
 	assert.Equal(t, []string{"reduce"}, quick.Colls, "what is asked for goes before the subset")
+	require.NoError(t, (&options{ranks: "2", configs: "gccl,ompi-yield1,ompi-huge", Rounds: 1, Budget: 1}).complete())
 	for _, bad := range []options{
 		{ranks: "1", Rounds: 1, Budget: 1}, {ranks: "x", Rounds: 1, Budget: 1}, {ranks: "2", sizes: "3", Rounds: 1, Budget: 1},
 		{ranks: "2", sizes: "8Q", Rounds: 1, Budget: 1}, {ranks: "2", colls: "gather", Rounds: 1, Budget: 1}, {ranks: "2", Rounds: -1, Budget: 1}, {ranks: "2"},
+		{ranks: "2", configs: "gccl,ompy", Rounds: 1, Budget: 1},
 	} {
 		assert.Error(t, bad.complete(), "%+v", bad)
 	}

@@ -31,8 +31,11 @@ func main() {
 func command() *cobra.Command {
 	o := options{}
 	cmd := &cobra.Command{
-		Use:           "benchpeers",
-		Short:         "Measure gccl against OpenMPI, MPICH and Gloo",
+		Use:   "benchpeers",
+		Short: "Measure gccl against OpenMPI, MPICH and Gloo",
+		Long: "Measures gccl against OpenMPI, MPICH and Gloo on this host, and replaces the tables of performance.md by what\n" +
+			"it found. It installs the peers' Debian packages where they are missing. Lists have commas between, sizes may\n" +
+			"end in K, M or G. Let nothing else run meanwhile.",
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -66,10 +69,10 @@ func command() *cobra.Command {
 	f.StringVar(&o.configs, "configs", "", "configurations by name (default all)")
 	f.IntVar(&o.Rounds, "rounds", 0, "how often everything is measured (default 3)")
 	f.DurationVar(&o.Budget, "budget", defaultBudget, "time for the calls of one cell")
-	f.BoolVar(&o.Quick, "only-quick", false, "defaults for about two minutes: few collectives, sizes and configurations, one round")
+	f.BoolVar(&o.Quick, "only-quick", false, "about two minutes: few collectives, sizes and configurations, one round, unless other flags say more")
 	f.Float64Var(&o.MaxForeign, "max-foreign", 0.03, "share of the CPUs that others may use before a measurement is repeated")
 	f.StringVar(&o.Out, "out", "", "raw rows, one JSON object a line (default bin/benchpeers.json)")
-	f.StringVar(&o.Docs, "docs", "", "folder of performance.md and performance.svg (default docs)")
+	f.StringVar(&o.Docs, "docs", "", "folder of performance.md, whose tables are replaced, and performance.svg (default docs)")
 	f.StringVar(&o.Report, "report", "", "measure nothing: write the report from this file of rows")
 	return cmd
 }

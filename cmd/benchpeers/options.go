@@ -65,6 +65,12 @@ func (o *options) complete() error {
 		o.Colls = collectives
 	}
 	o.Configs = list(o.configs)
+	there := configNames()
+	for _, c := range o.Configs {
+		if !slices.Contains(there, c) {
+			return fmt.Errorf("--configs %q: there are %s", c, strings.Join(there, ", "))
+		}
+	}
 	if o.Rounds < 1 || o.Budget <= 0 {
 		return fmt.Errorf("--rounds %d --budget %v: both must be positive", o.Rounds, o.Budget)
 	}

@@ -50,6 +50,9 @@ func (r *runner) run(ctx context.Context) (err error) {
 			need += estimate(&b[i], r.o.Budget)
 		}
 	}
+	if r.total == 0 {
+		return errors.New("there is nothing to run: no configuration of --configs is for these --ranks, --coll and --sizes")
+	}
 	r.retries = r.total/4 + 1
 	fmt.Printf("%d launches in %d rounds, about %v; rows go to %s\n", r.total, r.o.Rounds, need.Round(time.Second), r.o.Out)
 	start := time.Now()

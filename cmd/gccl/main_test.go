@@ -120,6 +120,8 @@ func TestWrongFlags(t *testing.T) {
 		"sim --hosts-size 0":                    "--hosts-size 0: need at least one",
 		"sim -n -1":                             "-n -1: need at least one",
 		"sim --collective alltoall --algo ring": `no algorithm for alltoall is called "ring"`,
+		"sim --rounds 3":                        "--rounds is for --measure",
+		"sim --measure --rounds 0":              "--rounds 0",
 		"sim --alpha -1us":                      "cannot be negative",
 		"sim --collective magic":                `"magic"; there are allreduce`,
 		"sim --collective reduce -r 8":          "-r 8: need a rank from 0 to 7",

@@ -44,6 +44,14 @@ func simCommand() *cobra.Command {
 			"  gccl sim --ranks 8 --algo TwoShot --bytes 1M --trace out.json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, name := range []string{"budget", "rounds"} {
+				if !compare && cmd.Flags().Changed(name) {
+					return fmt.Errorf("--%s is for --measure", name)
+				}
+			}
+			if m.Rounds < 1 || m.Budget <= 0 {
+				return fmt.Errorf("--rounds %d --budget %v: need one round at least, and a time", m.Rounds, m.Budget)
+			}
 			if compare {
 				return m.run(cmd.Context(), cmd.OutOrStdout())
 			}
