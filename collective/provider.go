@@ -118,7 +118,7 @@ func linkFiles(provider string, cfg *Config) int {
 	case "shm":
 		return 2 // connections, one dialled by each end
 	case "tcp":
-		return max(1, cfg.TCPSockets)
+		return max(1, cfg.TCPSockets) // or fewer, as many as the peer's setting says
 	}
 	return 0 // of verbs, a queue has one, for whatever links
 }
