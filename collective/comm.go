@@ -214,14 +214,16 @@ func (c *Comm) usable() error {
 
 // Close leaves the communicator and releases its memory and connections. It is local and bounded:
 // it waits for no peer, but for up to a second for its own last messages to be taken by the
-// network, and in a Grow for 2 s at most for newcomers that take nothing. Peers that still need this rank get an error that says that it closed. A call in flight is
-// aborted; it and calls that wait for their turn return an error.
+// network, in a Grow for 2 s at most for newcomers that take nothing, and over verbs as long for the kernel, where that asks
+// for the address of a peer to which a link is being made. Peers that still need this rank get an error that says that it
+// closed. A call in flight is aborted; it and calls that wait for their turn return an error.
 func (c *Comm) Close() error {
 	if c.queue.inOp() {
 		return errInOp
 	}
 	c.closeOnce.Do(func() {
 		c.closed.Store(true)
+		c.standby.recall.end()
 		c.pulse.stop() // whose turn is no call
 		if !c.settle() {
 			c.Abort("closed while a call was in flight")

@@ -35,7 +35,8 @@ func Init(ctx context.Context) (*Comm, error) {
 
 // New makes a communicator. All its ranks must call it; it returns when all are connected, when ctx
 // ends or cfg.Bootstrap.Timeout has passed (0: bootstrap.DefaultTimeout), or with the first rank's failure. When it fails it tells the
-// others why. For peers that take nothing (stopped, with full sockets) that keeps it beyond ctx, for 4 s at most.
+// others why. For peers that take nothing (stopped, with full sockets) that keeps it beyond ctx, for 4 s at most; over
+// verbs the kernel's search for a peer's address may add 2 s.
 //
 // Errors: ErrInvalid (a setting), ErrUnavailable (nothing connects two ranks), ErrMismatch (settings, builds or
 // numbers of ranks differ), ErrPeerLost, ctx's, and bootstrap's ErrConfig and ErrTimeout.

@@ -192,6 +192,32 @@ func TestRecoveryHeardOfBeforeClose(t *testing.T) {
 	require.Empty(t, files)
 }
 
+// Who learns of a recovery while it closes has done what that takes when Close returns.
+func TestRecoveryHeardOfDuringClose(t *testing.T) {
+	late := 0
+	for range 200 {
+		synctest.Test(t, func(t *testing.T) {
+			dir := t.TempDir()
+			comms, err := NewLocal(context.Background(), 2, Config{DumpDir: dir, still: true, Spin: -1})
+			require.NoError(t, err)
+			comms[0].called(1, opShrink)
+			time.Sleep(causeFirst)
+			require.NoError(t, comms[0].Close())
+			first := comms[0].broken.Load()
+			left, err := filepath.Glob(filepath.Join(dir, "*"))
+			require.NoError(t, err)
+			synctest.Wait()
+			then, err := filepath.Glob(filepath.Join(dir, "*"))
+			require.NoError(t, err)
+			if comms[0].broken.Load() != first || len(then) != len(left) {
+				late++
+			}
+			require.NoError(t, comms[1].Close())
+		})
+	}
+	require.Zero(t, late)
+}
+
 // A dump that somebody asked for, and that is late, does not take the place of a failure's record.
 func TestFailureRecordStays(t *testing.T) {
 	dir := t.TempDir()

@@ -3,6 +3,7 @@ package collective
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +26,8 @@ type standby struct {
 
 	lastBeat atomic.Pointer[time.Time]
 	stopped  atomic.Bool // this rank has been, for long
+
+	recall recall
 
 	generation uint64
 	former     []int // by rank: its rank there, −1: it is new; nil: there was none
@@ -138,7 +141,7 @@ func (c *Comm) called(rank int, op uint8) {
 	if op != opShrink {
 		return
 	}
-	time.AfterFunc(causeFirst, func() {
+	c.standby.recall.start(func() {
 		if c.closed.Load() || c.broken.Load() != nil {
 			return
 		}
@@ -148,6 +151,37 @@ func (c *Comm) called(rank int, op uint8) {
 		}
 		c.Revoke(fmt.Errorf("%s recovers", c.describe(rank)))
 	})
+}
+
+// recall does once what a rank must that has been told of an agreement, causeFirst later.
+type recall struct {
+	mu    sync.Mutex
+	over  bool
+	timer *time.Timer
+	done  chan struct{}
+}
+
+func (r *recall) start(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over || r.timer != nil {
+		return
+	}
+	r.done = make(chan struct{})
+	r.timer = time.AfterFunc(causeFirst, func() {
+		defer close(r.done)
+		f()
+	})
+}
+
+// end makes sure that it is not done any more, and returns when it is not being done.
+func (r *recall) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.over && r.timer != nil && !r.timer.Stop() {
+		<-r.done
+	}
+	r.over = true
 }
 
 // told returns the notice of a failure that some peer has left, if this rank is not closed.
