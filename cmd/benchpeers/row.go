@@ -43,7 +43,7 @@ type bound struct {
 	Place string  `json:"place"`
 }
 
-// parseGCCL reads the output of gccl perf --json: two rows where the collective exists in place.
+// parseGCCL reads a line of gccl perf --format jsonl: two rows where the collective exists in place.
 func parseGCCL(line []byte) ([]row, error) {
 	type timing struct {
 		Time  float64 `json:"time"`

@@ -54,8 +54,8 @@ func (b *byteSizes) String() string {
 
 func (b *byteSizes) Type() string { return "sizes" }
 
-// size sets a size that holds where its flag is not given, and returns what the flag sets.
-func size(at *int, n int) *byteSize {
+// byteFlag is a flag's size, with what it is where the flag is not given.
+func byteFlag(at *int, n int) *byteSize {
 	*at = n
 	return (*byteSize)(at)
 }

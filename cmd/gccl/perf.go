@@ -74,9 +74,9 @@ func perfCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.VarP(size(&o.Min, 8), "minbytes", "b", "smallest size")
-	f.VarP(size(&o.Max, 64<<20), "maxbytes", "e", "largest size")
-	f.VarP(size(&o.Step, 0), "stepbytes", "i", "increment between sizes, instead of a factor")
+	f.VarP(byteFlag(&o.Min, 8), "minbytes", "b", "smallest size")
+	f.VarP(byteFlag(&o.Max, 64<<20), "maxbytes", "e", "largest size")
+	f.VarP(byteFlag(&o.Step, 0), "stepbytes", "i", "increment between sizes, instead of a factor")
 	f.Float64VarP(&o.Factor, "stepfactor", "f", 2, "factor between sizes")
 	f.Var((*byteSizes)(&o.Sizes), "sizes", "these sizes, instead of a range")
 	f.IntVarP(&o.Iters, "iters", "n", 0, "calls per size; 0: as many as fit into --budget")

@@ -47,7 +47,7 @@ func planCommand() *cobra.Command {
 	f.IntVar(&o.pieces, "pieces", 0, "pieces of a chunk, for trees and chains")
 	f.IntVar(&o.channels, "channels", 0, "copies side by side; 0: as chosen, or 1 with --algo")
 	f.StringVar(&o.hosts, "hosts", "", "ranks on each host, such as 2,2; default: all on one")
-	f.VarP(size(&o.bytes, 1<<20), "bytes", "b", "size of the call: of the longer of a rank's buffers")
+	f.VarP(byteFlag(&o.bytes, 1<<20), "bytes", "b", "size of the call: of the longer of a rank's buffers")
 	f.BoolVarP(&o.registered, "registered", "R", false, "buffers are from Comm.Alloc")
 	f.StringVar(&o.local, "local", "shm", "provider inside hosts, for the choice")
 	f.StringVar(&o.net, "net", "tcp", "provider between hosts, for the choice")

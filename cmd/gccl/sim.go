@@ -76,7 +76,7 @@ func simCommand() *cobra.Command {
 	f.Float64Var(&o.host, "host-bandwidth", 0, "bandwidth of a host's ports together, GB/s; 0: no limit")
 	f.Float64Var(&o.network, "network-bandwidth", 0, "bandwidth of the whole network, GB/s; 0: no limit")
 	f.DurationVar(&o.overhead, "overhead", d.Overhead, "work of a rank for each segment of a step, with unit: 200ns")
-	f.Var(size(&o.segment, d.Segment), "segment", "longest segment")
+	f.Var(byteFlag(&o.segment, d.Segment), "segment", "longest segment")
 	f.IntVar(&o.slots, "slots", d.Slots, "segments that a link holds")
 	f.StringVar(&o.trace, "trace", "", "write what every lane does when to this file, for chrome://tracing or Perfetto; needs one size and one algorithm")
 	f.StringVar(&o.plot, "plot", "", "draw time against size to this SVG file")
