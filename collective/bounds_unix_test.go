@@ -92,7 +92,7 @@ func TestEndsAreBounded(t *testing.T) {
 			j.Env = append(j.Env, "GCCL_PROVIDER="+provider, "GCCL_TEST_ABORT="+abort)
 			j.Started = func(ps []*os.Process) {
 				go func() {
-					for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+					for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 						if text := out.String(); strings.Contains(text, "closed in") {
 							break
 						}
