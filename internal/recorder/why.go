@@ -55,7 +55,10 @@ type state struct {
 	now   *Call // the call in progress or failed, or nil
 	last  *Call // the latest call
 	waits []int
+	by    []int         // who waits for it
 	late  time.Duration // how long after another's failure it began the call; 0: not so
+	gone  string        // what the first rank that saw it end says
+	free  bool          // it waits for nobody, or for one who, in the end, does
 }
 
 // inquest is the ranks of a communicator and who waits for whom.
@@ -87,12 +90,41 @@ func newInquest(size int, byRank map[int]*Dump) *inquest {
 		}
 		slices.Sort(s.waits)
 	}
+	q.relate()
+	return q
+}
+
+// relate finds out what ranks are to each other, once it is known what each says of itself.
+func (q *inquest) relate() {
 	for r := range q.ranks {
-		if s := &q.ranks[r]; q.tardy(s) {
+		s := &q.ranks[r]
+		if q.tardy(s) {
 			s.waits = nil // it had nobody to wait for any more
 		}
+		for _, p := range s.waits {
+			q.ranks[p].by = append(q.ranks[p].by, r)
+		}
+		if s.dump == nil {
+			continue
+		}
+		for _, p := range s.dump.Peers {
+			if p.Gone != "" && p.Rank >= 0 && p.Rank < q.size && q.ranks[p.Rank].gone == "" {
+				q.ranks[p.Rank].gone = fmt.Sprintf("; rank %d says: %s", r, p.Gone)
+			}
+		}
 	}
-	return q
+	var todo []int
+	for r := range q.ranks {
+		if len(q.ranks[r].waits) == 0 {
+			todo = append(todo, r)
+		}
+	}
+	for ; len(todo) > 0; todo = todo[1:] {
+		if s := &q.ranks[todo[0]]; !s.free {
+			s.free = true
+			todo = append(todo, s.by...)
+		}
+	}
 }
 
 // tardy finds out whether a rank made its failed call only when others had given it up.
@@ -114,11 +146,11 @@ func (q *inquest) tardy(s *state) bool {
 
 // waiters are the ranks that wait for a rank, directly or through others.
 func (q *inquest) waiters(rank int) []int {
-	seen := make([]bool, q.size)
+	seen := map[int]bool{rank: true}
 	var found []int
 	for todo := []int{rank}; len(todo) > 0; todo = todo[1:] {
-		for r := range q.ranks {
-			if !seen[r] && r != rank && slices.Contains(q.ranks[r].waits, todo[0]) {
+		for _, r := range q.ranks[todo[0]].by {
+			if !seen[r] {
 				seen[r] = true
 				found, todo = append(found, r), append(todo, r)
 			}
@@ -191,11 +223,14 @@ func (q *inquest) disagreement() []string {
 
 // blame says what keeps others waiting in a rank that itself waits for nobody.
 func (q *inquest) blame(s *state) string {
+	if len(s.waits) > 0 {
+		return ""
+	}
 	who := q.waiters(s.rank)
 	if s.dump == nil {
 		return q.absent(s, who)
 	}
-	if len(s.waits) > 0 || len(who) == 0 {
+	if len(who) == 0 {
 		return ""
 	}
 	in := ""
@@ -235,18 +270,7 @@ func (q *inquest) absent(s *state, who []int) string {
 			text += " in " + c.Text
 		}
 	}
-	for r := range q.ranks {
-		o := &q.ranks[r]
-		if o.dump == nil {
-			continue
-		}
-		for _, p := range o.dump.Peers {
-			if p.Rank == s.rank && p.Gone != "" {
-				return text + fmt.Sprintf("; rank %d says: %s", r, p.Gone)
-			}
-		}
-	}
-	return text
+	return text + s.gone
 }
 
 // cycle finds ranks that wait for each other, if nobody who waits for nobody keeps them waiting.
@@ -254,9 +278,9 @@ func (q *inquest) cycle() []string {
 	var out []string
 	told := make([]bool, q.size)
 	for start := range q.ranks {
-		at := make([]int, q.size) // position on the path from start, from 1
+		at := map[int]int{} // position on the path from start, from 1
 		var path []int
-		for r := start; !told[r]; {
+		for r := start; !told[r] && !q.ranks[r].free; r = q.ranks[r].waits[0] {
 			if at[r] > 0 {
 				path = path[at[r]-1:]
 				var parts []string
@@ -273,31 +297,9 @@ func (q *inquest) cycle() []string {
 			}
 			at[r] = len(path) + 1
 			path = append(path, r)
-			next := slices.IndexFunc(q.ranks[r].waits, func(p int) bool { return !q.free(p) })
-			if next < 0 || len(q.ranks[r].waits) == 0 || slices.ContainsFunc(q.ranks[r].waits, q.free) {
-				break
-			}
-			r = q.ranks[r].waits[next]
 		}
 	}
 	return out
-}
-
-// free reports whether a rank waits for nobody, or for one who, in the end, does.
-func (q *inquest) free(rank int) bool {
-	seen := make([]bool, q.size)
-	for todo := []int{rank}; len(todo) > 0; todo = todo[1:] {
-		r := todo[0]
-		if seen[r] {
-			continue
-		}
-		seen[r] = true
-		if len(q.ranks[r].waits) == 0 {
-			return true
-		}
-		todo = append(todo, q.ranks[r].waits...)
-	}
-	return false
 }
 
 // unexplained adds what breaks say that nothing else has said, or that all is well.
