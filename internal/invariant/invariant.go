@@ -10,17 +10,11 @@ type Violation struct{ Text string }
 // Error returns the text, so that a recovered Violation reads well in logs.
 func (v *Violation) Error() string { return "gccl: broken invariant: " + v.Text }
 
-// Check panics with a *Violation if ok is false, but only in builds with the tag invariants; in
+// Check panics with a *Violation if ok is false, but only in builds with the tag invariants or the race detector; in
 // others it compiles to nothing. Arguments are evaluated in both, so guard expensive ones by
 // [Enabled].
 func Check(ok bool, format string, args ...any) {
 	if Enabled && !ok {
 		panic(&Violation{fmt.Sprintf(format, args...)})
 	}
-}
-
-// Broken panics with a *Violation in every build: the caller has found a state that cannot be and
-// cannot go on.
-func Broken(format string, args ...any) {
-	panic(&Violation{fmt.Sprintf(format, args...)})
 }
