@@ -96,7 +96,7 @@ func TestNothingIsPlacedAfterAFailure(t *testing.T) {
 // A run that has read what a peer lent fails if the peer's has: its caller may have changed the memory already.
 func TestLentAndTakenBack(t *testing.T) {
 	const n = 4096
-	ms, devs := together(t, 2, link.Geometry{Lanes: 1, Slots: 4, SlotBytes: 128})
+	ms, devs := meshesOf(t, 2, link.Config{Geometry: link.Geometry{Lanes: 1, Slots: 4, SlotBytes: 128}})
 	shown(t, ms[0], devs[1], n)
 
 	call := link.Call{FP: 7}
@@ -136,7 +136,7 @@ func TestLentIsNotSentOnAfterAFailure(t *testing.T) {
 	} {
 		for _, n := range []int{64, 4096} { // the former as short as goes in one step
 			for _, fails := range []bool{false, true} {
-				ms, devs := together(t, 4, g)
+				ms, devs := meshesOf(t, 4, link.Config{Geometry: g})
 				shown(t, ms[0], devs[1], n)
 				p := planned(t, ms[0], n, "allreduce rank 0 of 4 root 0 in 1 out 1 ahead 0\nlane\nrecv out[0] from 1 final\nsend out[0] to 2\nsend out[0] to 3")
 				e := New(ms[0], Options{LendMin: 1 << 30, Wait: Wait{Yield: func() {}, Spins: 9}})
@@ -159,7 +159,7 @@ func TestLentIsNotSentOnAfterAFailure(t *testing.T) {
 // Who has not released what was lent is named as long as a run waits for nothing else.
 func TestNamesWhoKeepsALoan(t *testing.T) {
 	const n = 4096
-	ms, _ := together(t, 2, link.Geometry{Lanes: 1, Slots: 4, SlotBytes: 128})
+	ms, _ := meshesOf(t, 2, link.Config{Geometry: link.Geometry{Lanes: 1, Slots: 4, SlotBytes: 128}})
 	p, err := Transfer(1, true).Plan(ms[0], Layout{Elem: 1, In: []int{n}}, 0)
 	require.NoError(t, err)
 	e := New(ms[0], Options{LendMin: n, Wait: Wait{Yield: func() {}}})

@@ -11,7 +11,7 @@ import (
 // A long result that no action reads again is written past the cache; what is passed on from Out is not.
 func TestWhatLeaves(t *testing.T) {
 	ms := meshes(t, link.Geometry{Lanes: 1, Slots: 2, SlotBytes: 64})
-	wired := meshesOf(t, link.Geometry{Lanes: 1, Slots: 2, SlotBytes: 64}, true)
+	wired, _ := meshesOf(t, 2, link.Config{Geometry: link.Geometry{Lanes: 1, Slots: 2, SlotBytes: 64}, NoMap: true})
 	in, out := schedule.At(schedule.In, 0), func(i int) schedule.Span { return schedule.At(schedule.Out, i) }
 	steps := []schedule.Step{
 		{Op: schedule.Copy, Src: in, Dst: out(0)},

@@ -3,7 +3,6 @@ package executor
 import (
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -11,39 +10,36 @@ import (
 	"github.com/gccl/gccl/rdma"
 	"github.com/gccl/gccl/rdma/loopback"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 )
 
 // meshes connects two ranks over memory, the first with the bell given, if any.
-func meshes(t *testing.T, g link.Geometry, bell ...rdma.Bell) [2]*link.Mesh {
-	return meshesOf(t, g, false, bell...)
+func meshes(t *testing.T, g link.Geometry, bell ...rdma.Bell) []*link.Mesh {
+	ms, _ := meshesOf(t, 2, link.Config{Geometry: g}, bell...)
+	return ms
 }
 
-// meshesOf makes two meshes whose memory the other maps, or writes into (noMap).
-func meshesOf(t *testing.T, g link.Geometry, noMap bool, bell ...rdma.Bell) [2]*link.Mesh {
+// meshesOf connects n ranks, each with its bell if there is one, and returns their devices, too.
+func meshesOf(t *testing.T, n int, cfg link.Config, bells ...rdma.Bell) (ms []*link.Mesh, devs []rdma.Device) {
 	net := loopback.NewNetwork()
-	var ms [2]*link.Mesh
-	for r := range ms {
+	var blobs [][]byte
+	for r := range n {
 		dev := net.Device()
-		var b rdma.Bell = link.NewBell()
-		if r < len(bell) {
-			b = bell[r]
+		if cfg.Rank, cfg.Size, cfg.Bell = r, n, link.NewBell(); r < len(bells) {
+			cfg.Bell = bells[r]
 		}
-		m, err := link.New(link.Config{Rank: r, Size: 2, Geometry: g, Bell: b, NoMap: noMap,
-			Device: func(int) rdma.Device { return dev }, Describe: func(r int) string { return fmt.Sprintf("rank %d", r) }})
+		cfg.Device, cfg.Describe = func(int) rdma.Device { return dev }, func(r int) string { return fmt.Sprintf("rank %d", r) }
+		m, err := link.New(cfg)
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, m.Close()) })
-		ms[r] = m
+		ms, blobs, devs = append(ms, m), append(blobs, m.Blob()), append(devs, dev)
 	}
-	blobs := [][]byte{ms[0].Blob(), ms[1].Blob()}
-	var wg sync.WaitGroup
-	var errs [2]error
-	for r, m := range ms {
-		wg.Go(func() { errs[r] = m.Connect(context.Background(), blobs) })
+	var all errgroup.Group
+	for _, m := range ms {
+		all.Go(func() error { return m.Connect(t.Context(), blobs) })
 	}
-	wg.Wait()
-	require.NoError(t, errs[0])
-	require.NoError(t, errs[1])
-	return ms
+	require.NoError(t, all.Wait())
+	return ms, devs
 }
 
 // A ring may have headers left and no slot. A rank that waits for a slot says so, and notices the end of

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -12,39 +11,13 @@ import (
 
 	"github.com/gccl/gccl/direct"
 	"github.com/gccl/gccl/internal/link"
-	"github.com/gccl/gccl/rdma"
-	"github.com/gccl/gccl/rdma/loopback"
 	"github.com/gccl/gccl/schedule"
 )
 
 // pooled connects n ranks over memory, with pools.
 func pooled(t *testing.T, n int) []*link.Mesh {
-	ms, _ := together(t, n, link.Geometry{Lanes: 1, Slots: 4, SlotBytes: shareMin, PoolLanes: 1, PoolBytes: 2 * shareMin})
+	ms, _ := meshesOf(t, n, link.Config{Geometry: link.Geometry{Lanes: 1, Slots: 4, SlotBytes: shareMin, PoolLanes: 1, PoolBytes: 2 * shareMin}})
 	return ms
-}
-
-// together connects n ranks over memory, and returns their devices, too.
-func together(t *testing.T, n int, g link.Geometry) (ms []*link.Mesh, devs []rdma.Device) {
-	net := loopback.NewNetwork()
-	var blobs [][]byte
-	for r := range n {
-		dev := net.Device()
-		m, err := link.New(link.Config{Rank: r, Size: n, Geometry: g, Bell: link.NewBell(),
-			Device: func(int) rdma.Device { return dev }, Describe: func(r int) string { return fmt.Sprintf("rank %d", r) }})
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, m.Close()) })
-		ms, blobs, devs = append(ms, m), append(blobs, m.Blob()), append(devs, dev)
-	}
-	var all sync.WaitGroup
-	for _, m := range ms {
-		all.Go(func() {
-			if err := m.Connect(context.Background(), blobs); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	return ms, devs
 }
 
 // Sends of one value to several peers are shared if all that the lane shares goes to the same peers: who waits for a

@@ -100,7 +100,7 @@ func TestErrorOfASmallPlanNamesItsLane(t *testing.T) {
 
 // Over posted writes a plan of small messages is carried out without the engine's usual pace, too.
 func TestSprintOverPostedWrites(t *testing.T) {
-	ms := meshesOf(t, link.Geometry{Lanes: 1, Slots: 2, SlotBytes: 64}, true)
+	ms, _ := meshesOf(t, 2, link.Config{Geometry: link.Geometry{Lanes: 1, Slots: 2, SlotBytes: 64}, NoMap: true})
 	var es [2]*Engine
 	for r := range es {
 		es[r] = New(ms[r], Options{LendMin: 1 << 30, Wait: Wait{Yield: func() {}, Spins: 100}})
@@ -130,7 +130,7 @@ func TestSprintOverPostedWrites(t *testing.T) {
 
 // Over posted writes a plan that is single goes on where it stopped, too: by what it waited for, or for room.
 func TestDartOverPostedWrites(t *testing.T) {
-	ms := meshesOf(t, link.Geometry{Lanes: 1, Slots: 2, SlotBytes: 64}, true)
+	ms, _ := meshesOf(t, 2, link.Config{Geometry: link.Geometry{Lanes: 1, Slots: 2, SlotBytes: 64}, NoMap: true})
 	late := func() {}
 	yield := func() { late(); late = func() {} }
 	var es [2]*Engine

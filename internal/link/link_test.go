@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"sync"
 	"testing"
 
 	"github.com/gccl/gccl/rdma"
 	"github.com/gccl/gccl/rdma/loopback"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	"pgregory.net/rapid"
 )
 
@@ -22,28 +22,26 @@ func pair(t require.TestingT, g Geometry, noMap bool) (a, b *Mesh) {
 // connected connects n ranks over loopback.
 func connected(t require.TestingT, n int, g Geometry, noMap bool) []*Mesh {
 	net := loopback.NewNetwork()
-	meshes := make([]*Mesh, n)
-	for r := range meshes {
-		dev := net.Device()
-		m, err := New(Config{Rank: r, Size: n, Geometry: g, NoMap: noMap, Bell: NewBell(), Touch: 1,
-			Device: func(int) rdma.Device { return dev }, Describe: func(r int) string { return fmt.Sprintf("rank %d", r) }})
-		require.NoError(t, err)
-		meshes[r] = m
-	}
+	return meshes(t, n, Config{Geometry: g, NoMap: noMap, Touch: 1}, func() rdma.Device { return net.Device() })
+}
+
+// meshes connects n ranks, each over a device of its own.
+func meshes(t require.TestingT, n int, cfg Config, device func() rdma.Device) (ms []*Mesh) {
 	var blobs [][]byte
-	for _, m := range meshes {
-		blobs = append(blobs, m.Blob())
-	}
-	var wg sync.WaitGroup
-	errs := make([]error, n)
-	for r, m := range meshes {
-		wg.Go(func() { errs[r] = m.Connect(context.Background(), blobs) })
-	}
-	wg.Wait()
-	for _, err := range errs {
+	for r := range n {
+		dev := device()
+		cfg.Rank, cfg.Size, cfg.Bell = r, n, NewBell()
+		cfg.Device, cfg.Describe = func(int) rdma.Device { return dev }, func(r int) string { return fmt.Sprintf("rank %d", r) }
+		m, err := New(cfg)
 		require.NoError(t, err)
+		ms, blobs = append(ms, m), append(blobs, m.Blob())
 	}
-	return meshes
+	var all errgroup.Group
+	for _, m := range ms {
+		all.Go(func() error { return m.Connect(context.Background(), blobs) })
+	}
+	require.NoError(t, all.Wait())
+	return ms
 }
 
 // A link is a queue: whatever is sent, in whatever pieces it is taken, arrives in order; a sender is
@@ -61,10 +59,7 @@ func TestLinkIsAQueue(t *testing.T) {
 			var queued [][]byte // what the receiver has still to see
 			next := byte(0)
 			for range rapid.IntRange(1, 200).Draw(t, "steps") {
-				_, err := a.Progress()
-				require.NoError(t, err)
-				_, err = b.Progress()
-				require.NoError(t, err)
+				progress(t, a, b)
 				switch rapid.IntRange(0, 5).Draw(t, "step") {
 				case 4:
 					small := make([]byte, rapid.SampledFrom([]int{0, 5, 8, 8, 24, InlineBytes}).Draw(t, "small"))

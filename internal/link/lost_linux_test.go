@@ -2,8 +2,6 @@ package link
 
 import (
 	"bytes"
-	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -59,10 +57,7 @@ func TestReleaseOfWhatIsSent(t *testing.T) {
 		}
 		clear(src)
 		for n := 0; n < 16; {
-			_, err := a.Progress()
-			require.NoError(t, err)
-			_, err = b.Progress()
-			require.NoError(t, err)
+			progress(t, a, b)
 			m, err := r.Peek(&call)
 			require.NoError(t, err)
 			if m != nil {
@@ -84,23 +79,11 @@ func sharedPair(t *testing.T, g Geometry) (a, b *Mesh) {
 
 // pairOver connects two ranks, each over a device of its own.
 func pairOver(t *testing.T, g Geometry, open func() (rdma.Device, error)) (a, b *Mesh) {
-	meshes := make([]*Mesh, 2)
-	for r := range meshes {
+	m := meshes(t, 2, Config{Geometry: g}, func() rdma.Device {
 		dev, err := open()
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = dev.Close() })
-		meshes[r], err = New(Config{Rank: r, Size: 2, Geometry: g, Bell: NewBell(),
-			Device: func(int) rdma.Device { return dev }, Describe: func(r int) string { return fmt.Sprintf("rank %d", r) }})
-		require.NoError(t, err)
-	}
-	blobs := [][]byte{meshes[0].Blob(), meshes[1].Blob()}
-	var wg sync.WaitGroup
-	errs := make([]error, 2)
-	for r, m := range meshes {
-		wg.Go(func() { errs[r] = m.Connect(context.Background(), blobs) })
-	}
-	wg.Wait()
-	require.NoError(t, errs[0])
-	require.NoError(t, errs[1])
-	return meshes[0], meshes[1]
+		return dev
+	})
+	return m[0], m[1]
 }

@@ -39,14 +39,8 @@ func TestShortMessagesRunAhead(t *testing.T) {
 		require.False(t, send(shortMost+1), "no slot is free")
 	}
 	require.False(t, send(1), "there are %d entries", posted{g}.headers())
-	progress := func() {
-		for _, m := range []*Mesh{a, b} {
-			_, err := m.Progress()
-			require.NoError(t, err)
-		}
-	}
 	for taken := 0; taken < sent; {
-		progress()
+		progress(t, a, b)
 		m, err := r.Peek(&call)
 		require.NoError(t, err)
 		if m == nil {
@@ -57,7 +51,7 @@ func TestShortMessagesRunAhead(t *testing.T) {
 		taken++
 	}
 	for !send(1) { // credit comes though fewer slots are free than make it due, or none
-		progress()
+		progress(t, a, b)
 	}
 	require.NoError(t, a.Close())
 	require.NoError(t, b.Close())
@@ -69,12 +63,6 @@ func TestExpectedHoweverCut(t *testing.T) {
 	g := Geometry{Lanes: 1, Slots: 4, SlotBytes: 16 << 10}
 	a, b := tcpPair(t, g)
 	s, r, call := a.Peer(1).Sender(0).(DirectSender), b.Peer(0).Receiver(0).(DirectReceiver), Call{FP: 7}
-	progress := func(t require.TestingT) {
-		for _, m := range []*Mesh{a, b} {
-			_, err := m.Progress()
-			require.NoError(t, err)
-		}
-	}
 	rapid.Check(t, func(t *rapid.T) {
 		var before [][2][]byte
 		for range rapid.IntRange(1, 4).Draw(t, "transfers") {
@@ -110,12 +98,12 @@ func TestExpectedHoweverCut(t *testing.T) {
 			for range early {
 				send()
 			}
-			progress(t)
+			progress(t, a, b)
 			r.Expect(dst, Place{}, &call)
 			for got < len(dst) {
 				for send() && ahead {
 				}
-				progress(t)
+				progress(t, a, b)
 				m, err := r.Peek(&call)
 				require.NoError(t, err)
 				if m == nil {
@@ -127,7 +115,7 @@ func TestExpectedHoweverCut(t *testing.T) {
 			}
 			before = append(before, [2][]byte{src, dst})
 			for !a.Drained() {
-				progress(t)
+				progress(t, a, b)
 			}
 			for _, x := range before {
 				require.True(t, bytes.Equal(x[0], x[1]))

@@ -51,10 +51,7 @@ func TestSealNeedsEveryByte(t *testing.T) {
 		require.Equal(t, Taken, r.Take(dst, &call))
 		require.Equal(t, src, dst)
 		seq++
-		_, err := b.Progress()
-		require.NoError(t, err)
-		_, err = a.Progress()
-		require.NoError(t, err)
+		progress(t, b, a)
 	})
 	require.Equal(t, r.l.taken, r.l.arrived)
 }

@@ -1,12 +1,9 @@
 package link
 
 import (
-	"context"
-	"fmt"
 	"os"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/gccl/gccl/rdma"
@@ -35,27 +32,14 @@ func TestMeshTouchesItsOwnRings(t *testing.T) {
 	const size = 6
 	g := Geometry{Lanes: 5, Slots: 16, SlotBytes: 16 << 10}
 	before := residentShared(t)
-	meshes := make([]*Mesh, size)
-	blobs := make([][]byte, size)
-	for r := range meshes {
+	for _, m := range meshes(t, size, Config{Geometry: g, Touch: 1, Sparse: true}, func() rdma.Device {
 		dev, err := shm.New(shm.Options{})
 		require.NoError(t, err)
-		defer dev.Close()
-		meshes[r], err = New(Config{Rank: r, Size: size, Geometry: g, Bell: NewBell(), Touch: 1, Sparse: true,
-			Device: func(int) rdma.Device { return dev }, Describe: func(r int) string { return fmt.Sprintf("rank %d", r) }})
-		require.NoError(t, err)
-		defer meshes[r].Close()
-		blobs[r] = meshes[r].Blob()
+		t.Cleanup(func() { _ = dev.Close() })
+		return dev
+	}) {
+		defer m.Close()
 	}
-	var all sync.WaitGroup
-	for _, m := range meshes {
-		all.Go(func() {
-			if err := m.Connect(context.Background(), blobs); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
 	const others = 80 << 10 // per pair: boards, completion rings, and pages that begin in another ring
 	touched := residentShared(t) - before
 	require.Less(t, touched, 2*size*(size-1)*(2*g.laneBytes()+others))
