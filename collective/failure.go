@@ -24,6 +24,26 @@ func (c *Comm) failIn(call string, seq uint64, err error) error {
 	if at, ok := c.engine.Position(); ok {
 		e.Lane, e.Step, e.Steps, e.Doing = at.Lane, at.Step, at.Steps, at.Doing
 	}
+	n := c.blame(e, err)
+	broke := c.mesh.Fail(n)
+	c.withdraw()
+	if broke != n && !errors.As(err, new(*executor.Gone)) {
+		e.Kind, e.Peer, e.Err = kindOf(broke.Cause), broke.Culprit, broke
+	}
+	c.retreat(broke)
+	first := c.breaks(e)
+	if c.cfg.DumpDir != "" {
+		c.writeDump(c.snapshot("failure"))
+	}
+	if !first {
+		return c.broken.Load()
+	}
+	c.log.Warn("communicator broken", errorFields(e)...)
+	return e
+}
+
+// blame finds out what the error of a call means: it completes e, and returns what the peers are told.
+func (c *Comm) blame(e *StepError, err error) *link.Notice {
 	n := &link.Notice{From: c.rank, Culprit: c.rank}
 	var (
 		gone     *executor.Gone
@@ -50,7 +70,7 @@ func (c *Comm) failIn(call string, seq uint64, err error) error {
 		e.Kind, e.Peer, e.Err = ErrMismatch, mismatch.Peer, errors.New(n.Text)
 	case errors.As(err, &length):
 		n.Cause, n.Culprit = link.CauseMismatch, length.Peer
-		n.Text = fmt.Sprintf("%s in %s: %v", c.describe(c.rank), call, length)
+		n.Text = fmt.Sprintf("%s in %s: %v", c.describe(c.rank), e.Call, length)
 		e.Kind, e.Peer = ErrMismatch, length.Peer
 	case errors.As(err, &corrupt):
 		n.Cause, n.Culprit = link.CauseCorrupt, corrupt.Peer
@@ -72,21 +92,7 @@ func (c *Comm) failIn(call string, seq uint64, err error) error {
 	default:
 		n.Cause, n.Text = link.CauseInternal, fmt.Sprintf("%s: %v", c.describe(c.rank), err)
 	}
-	broke := c.mesh.Fail(n)
-	c.withdraw()
-	if broke != n && gone == nil {
-		e.Kind, e.Peer, e.Err = kindOf(broke.Cause), broke.Culprit, broke
-	}
-	c.retreat(broke)
-	first := c.breaks(e)
-	if c.cfg.DumpDir != "" {
-		c.writeDump(c.snapshot("failure"))
-	}
-	if !first {
-		return c.broken.Load()
-	}
-	c.log.Warn("communicator broken", errorFields(e)...)
-	return e
+	return n
 }
 
 // breaks marks the communicator as broken, and ends what waits outside the engine (attended). It reports whether e is the first reason.

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/gccl/gccl/collective/tuner"
-	"github.com/gccl/gccl/internal/cpu"
 	"github.com/gccl/gccl/internal/link"
 )
 
@@ -96,17 +95,13 @@ func situation(hs []hello) tuner.Config {
 	index := map[string]int{}
 	kinds := map[kind][]int{} // first two ranks
 	var order []kind
-	ranks, cores := []int{}, []cpu.Set{}
 	for r := range hs {
 		h, known := index[hs[r].HostID]
 		if !known {
 			h = len(index)
 			index[hs[r].HostID] = h
-			ranks, cores = append(ranks, 0), append(cores, nil)
 		}
 		cfg.Hosts[r] = h
-		ranks[h]++
-		cores[h] = cores[h].Union(hs[r].CPUs)
 		k := kind{hs[r].HostID, fmt.Sprint(hs[r].Providers)}
 		if kinds[k] == nil {
 			order = append(order, k)
@@ -115,9 +110,9 @@ func situation(hs []hello) tuner.Config {
 			kinds[k] = append(kinds[k], r)
 		}
 	}
-	for h := range ranks {
-		n := max(1, cores[h].Count())
-		cfg.Load = max(cfg.Load, (ranks[h]+n-1)/n)
+	for _, p := range places(hs, hostOf) {
+		n := max(1, p.cores.Count())
+		cfg.Load = max(cfg.Load, (p.ranks+n-1)/n)
 	}
 	var local, net worst
 	for i, a := range order {

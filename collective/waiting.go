@@ -29,7 +29,7 @@ func (c *Comm) waiting() executor.Wait {
 
 // crowded reports whether the ranks of this host outnumber the cores that they may use.
 func (c *Comm) crowded() bool {
-	p := places(c.peers)[c.peers[c.rank].Kernel]
+	p := places(c.peers, kernelOf)[c.peers[c.rank].Kernel]
 	return p.ranks > p.cores.Count()
 }
 
@@ -39,15 +39,18 @@ type place struct {
 	cores cpu.Set // that they may use: a launcher may have bound each to one of its own
 }
 
-// places returns the machines, by their kernels.
-func places(hs []hello) map[string]place {
+// places returns the machines by kernel (kernelOf), or by host (hostOf), of which a kernel may pretend to be several.
+func places(hs []hello, name func(*hello) string) map[string]place {
 	m := map[string]place{}
 	for i := range hs {
-		p := m[hs[i].Kernel]
-		m[hs[i].Kernel] = place{p.ranks + 1, p.cores.Union(hs[i].CPUs)}
+		at := name(&hs[i])
+		m[at] = place{m[at].ranks + 1, m[at].cores.Union(hs[i].CPUs)}
 	}
 	return m
 }
+
+func kernelOf(h *hello) string { return h.Kernel }
+func hostOf(h *hello) string   { return h.HostID }
 
 // ranksAwake is how many ranks a core can have, before their turns are so far apart that one may not run for seconds while
 // all of them begin: 16 a core made 240 links in 1.3 s, 32 a core 2,016 in 20 s, in which some did not answer for 10.
@@ -59,7 +62,7 @@ const defaultHeartbeat = 10 * time.Second
 // crowding is by how much longer the heartbeat is where cores have more ranks, wherever they are: at least 1.
 func crowding(hs []hello) int {
 	most := 1
-	for _, p := range places(hs) {
+	for _, p := range places(hs, kernelOf) {
 		most = max(most, p.ranks/max(1, p.cores.Count())/ranksAwake)
 	}
 	return most
