@@ -304,9 +304,8 @@ func (r *wireReceiver) give(g grant) {
 	b := r.wire.staging.Bytes()[line:][:grantBytes]
 	g.encode(b)
 	r.grants++
-	r.l.credited, r.l.owing = r.l.taken, false
 	r.wire.post(rdma.Write{Local: b, Region: r.wire.staging, Remote: p.remote, Offset: p.base + uint64(line),
-		Imm: immGrant | uint32(r.lane)<<24 | r.l.taken&immValue, HasImm: true})
+		Imm: r.l.immediate(immGrant, r.lane), HasImm: true})
 }
 
 // takeGrant looks at a grant that has arrived.

@@ -70,9 +70,9 @@ func (s *memSender) refresh() {
 	}
 }
 
-// credited takes the credit in a publication word. It may be older than what is known, and a wrong one
+// takeCredit takes the credit in a publication word. It may be older than what is known, and a wrong one
 // harms nobody but its sender.
-func (s *memSender) credited(v uint64) {
+func (s *memSender) takeCredit(v uint64) {
 	if more := uint32(creditOf(v) - uint16(s.consumed)); more <= s.next-s.consumed {
 		s.advance(more)
 	}
@@ -290,7 +290,7 @@ type memReceiver struct {
 func (r *memReceiver) brings(seq uint32, v uint64) {
 	if seq == r.looked {
 		r.looked += linesOf(parsePublication(v))
-		r.back.credited(v)
+		r.back.takeCredit(v)
 		r.back.ready()
 	}
 }

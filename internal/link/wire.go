@@ -70,6 +70,12 @@ type wireLane struct {
 	owing          bool              // receiving: a message consumed since then had a slot
 }
 
+// immediate is that of a write, which returns the credit for all that has been consumed.
+func (l *wireLane) immediate(kind uint32, lane int) uint32 {
+	l.credited, l.owing = l.taken, false
+	return kind | uint32(lane)<<24 | l.taken&immValue
+}
+
 func (p *Peer) connectWire() error {
 	g := posted{p.mesh.geo}
 	st, err := p.mesh.alloc(p.port.dev, p.port.section, fmt.Sprintf("staging for rank %d", p.Rank))
@@ -361,13 +367,12 @@ func (s *wireSender) publish(n int, k kind, bytes int, c *Call, before ...rdma.W
 	h.pub.Store(v)
 	s.l.paid[at] = len(before) > 0 && h.inline[1] == inOwnSlot
 	s.l.sent++
-	s.l.credited, s.l.owing = s.l.taken, false
 	if s.done < s.size {
 		s.done += n
 	}
 	s.wire.post(rdma.Write{
 		Local: s.entries[at][:bytes], Region: s.wire.staging, Remote: p.remote,
-		Offset: s.offsets[at], Imm: immData | uint32(s.lane)<<24 | s.l.taken&immValue, HasImm: true,
+		Offset: s.offsets[at], Imm: s.l.immediate(immData, s.lane), HasImm: true,
 		Signaled: len(before) > 0 && before[0].Region != nil && before[0].Region != s.wire.staging, // who lent the bytes waits for it
 	}, before...)
 }
@@ -475,9 +480,7 @@ func (r *wireReceiver) free() {
 func (r *wireReceiver) giveBack() {
 	l := r.l
 	if due := l.taken - l.credited; due >= r.lag || l.owing && due >= r.batch {
-		l.credited, l.owing = l.taken, false
-		r.wire.post(rdma.Write{Remote: r.wire.peer.remote, Offset: r.wire.peer.base,
-			Imm: immCredit | uint32(r.lane)<<24 | l.taken&immValue, HasImm: true})
+		r.wire.post(rdma.Write{Remote: r.wire.peer.remote, Offset: r.wire.peer.base, Imm: l.immediate(immCredit, r.lane), HasImm: true})
 	}
 }
 

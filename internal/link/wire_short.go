@@ -40,10 +40,9 @@ func (s *wireSender) Put(src []byte, c *Call) bool {
 	h.pub.Store(v)
 	l.paid[at] = false
 	l.sent++
-	l.credited, l.owing = l.taken, false
 	w := &s.one[0]
 	w.Local, w.Offset = s.entries[at][:lineBytes], s.offsets[at]
-	w.Imm = immData | uint32(s.lane)<<24 | l.taken&immValue
+	w.Imm = l.immediate(immData, s.lane)
 	s.wire.postOne(s.one[:])
 	return true
 }
