@@ -109,6 +109,12 @@ func allToAlls() []schedule.Info {
 			}),
 		},
 		{
+			Name: "direct.AllToAllDirect", Collective: schedule.AllToAll, Make: AllToAllDirect,
+			Supports: anySize,
+			Formula:  "α + (p−1)/p·Sβ",
+			Cost:     perRank(func(p int) schedule.Cost { return cost(min(1, p-1), p-1, 0, p) }),
+		},
+		{
 			Name: "direct.AllToAllBruck", Collective: schedule.AllToAll, Make: AllToAllBruck,
 			InPlace: true, Supports: anySize,
 			Formula: "radix k: ⌈log_k p⌉α + ≤(1−1/k)⌈log_k p⌉·Sβ",

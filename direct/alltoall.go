@@ -47,3 +47,34 @@ func AllToAllPairwise(rank, size int, shape schedule.Shape) (schedule.Schedule, 
 		Early: true, Lazy: true, Disjoint: true,
 	}, nil
 }
+
+// AllToAllDirect sends block p straight to every rank p, all blocks before the first is received: where ranks
+// outnumber cores, none yields before all that others wait for has left it. AllToAllPairwise receives between its sends.
+//
+//	cost: α + (p−1)/p·Sβ
+//
+//	r0 ──x01──▶ r1, ──x02──▶ r2
+//	r1 ──x12──▶ r2, ──x10──▶ r0
+//	r2 ──x20──▶ r0, ──x21──▶ r1
+//
+// Each link has to hold a block of the window that is sent.
+func AllToAllDirect(rank, size int, shape schedule.Shape) (schedule.Schedule, error) {
+	if err := check(rank, size, shape); err != nil {
+		return schedule.Schedule{}, err
+	}
+	lane := make(schedule.Lane, 0, 2*size)
+	for k := 1; k < size; k++ {
+		p := (rank + k) % size
+		lane = append(lane, send(p, at(schedule.In, p)))
+	}
+	lane = append(lane, copyTo(at(schedule.In, rank), at(schedule.Out, rank)))
+	for k := 1; k < size; k++ {
+		p := (rank - k + size) % size
+		lane = append(lane, recv(p, at(schedule.Out, p)))
+	}
+	return schedule.Schedule{
+		Collective: schedule.AllToAll, Rank: rank, Size: size,
+		In: size, Out: size, Lanes: []schedule.Lane{lane},
+		Ahead: min(1, size-1), Early: true, Lazy: true, Disjoint: true,
+	}, nil
+}

@@ -42,6 +42,7 @@ func TestGolden(t *testing.T) {
 		{"gather_direct_3_root1", direct.GatherDirect, 3, schedule.Shape{Root: 1}},
 		{"scatter_direct_3_root1", direct.ScatterDirect, 3, schedule.Shape{Root: 1}},
 		{"alltoall_pairwise_3", direct.AllToAllPairwise, 3, schedule.Shape{}},
+		{"alltoall_direct_3", direct.AllToAllDirect, 3, schedule.Shape{}},
 		{"alltoall_bruck_4", direct.AllToAllBruck, 4, schedule.Shape{}},
 		{"scan_linear_3", direct.ScanLinear, 3, schedule.Shape{}},
 		{"scan_doubling_4", direct.ScanDoubling, 4, schedule.Shape{}},

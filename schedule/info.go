@@ -15,7 +15,8 @@ type Info struct {
 	// InPlace says that Out may be the same memory as In (or as the block of it that has its size).
 	InPlace bool
 	// Uneven says that blocks may differ in length from rank to rank (AllGatherV, AllToAllV …) and
-	// that a rank needs to know the lengths only of blocks that it holds in In or Out.
+	// that a rank needs to know the lengths only of blocks that it holds in In or Out. But for AllGather and
+	// ReduceScatter, all is one window then, so that a chunk may be longer than a link holds: Schedule.Ahead is 0.
 	Uneven bool
 	// Formula is Cost in the α-β-γ model, for people: "2(p−1)α + 2(p−1)/p·Sβ + (p−1)/p·Sγ". Before a colon
 	// stands what it is for: a size, a radix, hosts, or data that is sent on while it arrives (streamed). "At the

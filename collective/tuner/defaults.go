@@ -34,16 +34,19 @@ const (
 // shared memory. A second channel costs a wait more than it saves, but for 2 ranks and tens of MiB.
 // What goes to several ranks is copied once, into slots of 256 KiB, and chunks are as long: with 128 KiB, 16 MiB took 2.7 ms for
 // 2.5 (AllGather), 3.1 for 2.8 (Broadcast) and 6.0 for 5.4 (AllReduce) at 4 ranks, with a ring's slot 5.0, 3.3 and 6.4.
-// AllToAll: Bruck's rounds keep both directions of a pair on one lane, where credit needs no message of its
-// own; with more ranks than cores blocks of 128 KiB save turns (1 MiB: 0.50 ms for 0.75 at 8 ranks).
+// AllToAll: sending all before the first is received takes fewest turns of ranks that share cores (4 KiB, direct and
+// pairwise: 10.8 and 13.0 µs at 4 ranks, 43 and 74 at 8; 1 MiB 147 and 156 at 4, but 500 and 449 at 8), and one lane
+// between two (8 B: 0.23 µs, pairwise 0.45, Bruck's rounds 0.32); pairwise, with more ranks than cores blocks of 128 KiB save
+// turns (1 MiB: 0.50 ms for 0.75 at 8 ranks).
 //
 // Over tcp within a host, on the same machine: two ranks exchange all of it up to 512 KiB, as two hops cost more
 // than adding twice (512 KiB: 143 for 152 by two-shot; 768 KiB, 1, 1.5 and 2 MiB: 225, 305, 434 and 577 for 215, 268, 416 and 553; medians of
 // 6 and 12 rounds, µs); a second channel only costs messages (128 and 256 KiB: 58 and 75 for 99 and 85, medians of 8 and 5 rounds). A Reduce of theirs is one message while that is short (8 B: 7.9 for 13.7 in two
 // pieces), and AllToAll gains nothing from a second channel (16 MiB: 4.7 ms for 8.3).
 // From 3 MiB its blocks go whole, straight from one tensor to the other (2 ranks, 16 and 64 MiB: 3.2 and 12.0 ms for 4.0 and 20 in pieces of a slot; 4 ranks
-// 10.8 and 42 for 17 and 69; 8 ranks, 16 MiB, 34 for 37; medians of 3 rounds); Bruck's rounds are better for 16 KiB (4 ranks, 84 for 91), not for 64
-// (146 for 127). Four and eight ranks on two cores pay for messages and for waiting
+// 10.8 and 42 for 17 and 69; 8 ranks, 16 MiB, 34 for 37; medians of 3 rounds). Sending all first is better up to 512 KiB (2 ranks, 64 KiB: 19 µs,
+// pairwise 23; 4 ranks, 64 and 256 KiB: 99 and 225, pairwise 126 and 229; 8 ranks, 256 KiB: 696 and 767; 1 MiB: 173, 597 and 1676, pairwise 139, 443 and 1527),
+// and at 4 and 8 ranks Bruck's rounds for the shortest (4 KiB: 58 for 70, 215 for 346). Four and eight ranks on two cores pay for messages and for waiting
 // (gccl tune, a quiet machine, best of 2 to 8 rounds; µs): the fewest steps are best while data are short
 // (AllReduce of 8 B, 4 ranks: recursive doubling 86, tree 121, one-shot 123, ring 354; AllGather of 64 KiB:
 // doubling 83, direct 102, ring 123), then trees, whose ranks mostly forward (AllReduce of 128 KiB: 211 for
@@ -60,6 +63,7 @@ var defaults = []row{
 	{"tcp", 2, 2, schedule.AllReduce, false, 640 * kib, "direct.AllReduceOneShot", 1, 0},
 	{"tcp", 2, 2, schedule.AllReduce, false, large, "direct.AllReduceTwoShot", 1, 0},
 	{"tcp", 2, 2, schedule.Reduce, false, 512 * kib, "tree.Reduce", 1, 0},
+	{"tcp", 2, 2, schedule.AllToAll, false, 512 * kib, "direct.AllToAllDirect", 1, 0},
 	{"tcp", 2, 2, schedule.AllToAll, false, 3 * mib, "direct.AllToAllPairwise", 1, 0},
 	{"tcp", 2, 2, schedule.AllToAll, false, large, "direct.AllToAllPairwise", 1, 16 * mib},
 	{"tcp", 4, 4, schedule.AllReduce, false, 48 * kib, "direct.AllReduceRecursiveDoubling", 1, 0},
@@ -71,6 +75,7 @@ var defaults = []row{
 	{"tcp", 4, 4, schedule.ReduceScatter, false, 512 * kib, "direct.ReduceScatterHalving", 1, 0},
 	{"tcp", 4, 4, schedule.ReduceScatter, false, large, "direct.ReduceScatterDirect", 1, 0},
 	{"tcp", 4, 4, schedule.AllToAll, false, 32 * kib, "direct.AllToAllBruck", 1, 0},
+	{"tcp", 4, 4, schedule.AllToAll, false, 512 * kib, "direct.AllToAllDirect", 1, 0},
 	{"tcp", 4, 4, schedule.AllToAll, false, 3 * mib, "direct.AllToAllPairwise", 1, 0},
 	{"tcp", 4, 4, schedule.AllToAll, false, large, "direct.AllToAllPairwise", 1, 16 * mib},
 	{"tcp", 4, 4, schedule.Broadcast, false, 48 * kib, "ring.Broadcast", 1, 0},
@@ -95,6 +100,7 @@ var defaults = []row{
 	{"tcp", 8, 8, schedule.ReduceScatter, false, 512 * kib, "direct.ReduceScatterCirculant", 1, 0},
 	{"tcp", 8, 8, schedule.ReduceScatter, false, large, "ring.ReduceScatter", 1, 0},
 	{"tcp", 8, 8, schedule.AllToAll, false, 100 * kib, "direct.AllToAllBruck", 1, 0},
+	{"tcp", 8, 8, schedule.AllToAll, false, 512 * kib, "direct.AllToAllDirect", 1, 0},
 	{"tcp", 8, 8, schedule.AllToAll, false, 3 * mib, "direct.AllToAllPairwise", 1, 0},
 	{"tcp", 8, 8, schedule.AllToAll, false, large, "direct.AllToAllPairwise", 1, 16 * mib},
 	{"tcp", 8, 8, schedule.Broadcast, false, 8 * kib, "direct.BroadcastDirect", 1, 0},
@@ -128,9 +134,13 @@ var defaults = []row{
 	{"shm", 2, 8, schedule.Gather, true, large, "direct.GatherDirect", 1, 1 * mib},
 	{"shm", 2, 8, schedule.Scatter, false, large, "direct.ScatterDirect", 1, 0},
 	{"shm", 2, 8, schedule.Scatter, true, large, "direct.ScatterDirect", 1, 1 * mib},
-	{"shm", 2, 2, schedule.AllToAll, false, 4*kib + 1, "direct.AllToAllBruck", 1, 0},
+	{"shm", 2, 2, schedule.AllToAll, false, 2 * mib, "direct.AllToAllDirect", 1, 0},
+	{"shm", 3, 4, schedule.AllToAll, false, 2 * mib, "direct.AllToAllDirect", 1, 256 * kib},
+	{"shm", 5, 8, schedule.AllToAll, false, 512 * kib, "direct.AllToAllDirect", 1, 128 * kib},
 	{"shm", 2, 2, schedule.AllToAll, false, large, "direct.AllToAllPairwise", 1, 0},
 	{"shm", 3, 8, schedule.AllToAll, false, large, "direct.AllToAllPairwise", 1, 128 * kib},
+	{"shm", 2, 2, schedule.AllToAll, true, 32 * kib, "direct.AllToAllDirect", 1, 0},
+	{"shm", 3, 8, schedule.AllToAll, true, 2 * mib, "direct.AllToAllDirect", 1, 1 * mib},
 	{"shm", 2, 8, schedule.AllToAll, true, large, "direct.AllToAllPairwise", 1, 1 * mib},
 	{"shm", 2, 8, schedule.Scan, false, large, "direct.ScanLinear", 1, 0},
 	{"shm", 2, 8, schedule.Exscan, false, large, "direct.ExscanLinear", 1, 0},

@@ -219,6 +219,8 @@ func (p *prover) promises(size int, shape schedule.Shape, rep verify.Report, ord
 		return fmt.Errorf("not Canonical")
 	case p.info.Uneven && !rep.Uneven:
 		return fmt.Errorf("not Uneven: some step moves a chunk into another block")
+	case p.info.Uneven && s.Ahead > 0 && !told(p.info.Collective):
+		return fmt.Errorf("not Uneven: it runs %d chunks ahead, and one may be longer than a link holds", s.Ahead)
 	case p.info.InPlace == s.Disjoint:
 		return fmt.Errorf("InPlace is %t, but Disjoint is %t", p.info.InPlace, s.Disjoint)
 	}
@@ -230,11 +232,18 @@ func (p *prover) promises(size int, shape schedule.Shape, rep verify.Report, ord
 		return nil
 	}
 	a := &p.always
-	a.ordered, a.canonical, a.uneven = a.ordered && rep.Ordered, a.canonical && rep.Canonical, a.uneven && rep.Uneven
+	a.ordered, a.canonical = a.ordered && rep.Ordered, a.canonical && rep.Canonical
+	a.uneven = a.uneven && rep.Uneven && (s.Ahead == 0 || told(p.info.Collective))
 	if ordered {
 		a.early, a.lazy = a.early && rep.Early, a.lazy && rep.Lazy
 	}
 	return nil
+}
+
+// told says that all ranks know the lengths of all blocks, and so cut them into windows that links hold. Elsewhere
+// the two ranks of a transfer alone know its length, and all of it is one window.
+func told(c schedule.Collective) bool {
+	return c == schedule.AllGather || c == schedule.ReduceScatter
 }
 
 // modest names something that holds always and is not declared.
