@@ -2,7 +2,11 @@
 
 package tcp
 
-import "github.com/gccl/gccl/rdma"
+import (
+	"slices"
+
+	"github.com/gccl/gccl/rdma"
+)
 
 var _ rdma.Attentive = (*queue)(nil)
 
@@ -16,15 +20,9 @@ func (q *queue) Attend(ep rdma.Endpoint) {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.attended) > hotMax {
-		return
+	if len(q.attended) <= hotMax && !slices.Contains(q.attended, e) {
+		q.attended = append(q.attended, e)
 	}
-	for _, other := range q.attended {
-		if other == e {
-			return
-		}
-	}
-	q.attended = append(q.attended, e)
 }
 
 // attendLocked receives from the endpoints that the user waits for, and from all now and then.

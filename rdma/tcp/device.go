@@ -33,7 +33,6 @@ type device struct {
 	host      hostID
 	locals    []localAddr
 	listeners []net.Listener
-	loopback  []net.Listener // those of listeners that are for this host only
 	tls       *tls.Config
 	door      door
 

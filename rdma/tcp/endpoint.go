@@ -8,9 +8,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -66,7 +66,7 @@ func newEndpoint(d *device, q *queue, id uint32, opts rdma.EndpointOptions) *end
 	_, _ = rand.Read(e.token[:])
 	e.ctx, e.cancel = context.WithCancel(context.Background())
 	e.pair.changed = make(chan struct{}, 1)
-	e.tx.init(e)
+	e.tx.e, e.tx.ring = e, make([]posted, d.opts.MaxPosted)
 	return e
 }
 
@@ -209,23 +209,20 @@ func newLane(e *endpoint, index int, p *partner) (*lane, error) {
 	if err := keepAlive(p.tcp, e.dev.opts.DeadAfter); err != nil {
 		return nil, err
 	}
+	raw, err := p.tcp.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
 	if e.near(e.pair.remote) {
-		if raw, err := p.tcp.SyscallConn(); err == nil {
-			unpaced(raw) // if it came to an address that is for everybody
-		}
-		widen(p.tcp)
+		unpaced(raw) // if it came to an address that is for everybody
+		widen(raw)
 	}
 	if t, ok := p.conn.(*tls.Conn); ok {
 		if err := t.SetDeadline(time.Time{}); err != nil {
 			return nil, err
 		}
-		var err error
 		l.relay, l.fd, err = startRelay(t, p.tcp)
 		return l, err
-	}
-	raw, err := p.tcp.SyscallConn()
-	if err != nil {
-		return nil, err
 	}
 	var dupErr error
 	if err := raw.Control(func(fd uintptr) {
@@ -247,12 +244,10 @@ const wide = 1 << 20
 // the user keeps up, which takes some dozens of long messages; setting the buffer's size would end its growth
 // (and be bounded by net.core.rmem_max). A low-water mark makes room for what must be there before the socket
 // counts as readable (socket(7), SO_RCVLOWAT); the room stays when the mark is taken back.
-func widen(c *net.TCPConn) {
-	if raw, err := c.SyscallConn(); err == nil {
-		_ = raw.Control(func(fd uintptr) {
-			if unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, wide) == nil {
-				_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, 1)
-			}
-		})
-	}
+func widen(c syscall.RawConn) {
+	_ = c.Control(func(fd uintptr) {
+		if unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, wide) == nil {
+			_ = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_RCVLOWAT, 1)
+		}
+	})
 }

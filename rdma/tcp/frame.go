@@ -75,6 +75,14 @@ func (h *header) put(b []byte) {
 	binary.LittleEndian.PutUint32(b[44:], crc32.Checksum(b[:44], castagnoli))
 }
 
+// append adds the header's bytes to b.
+func (h *header) append(b []byte) []byte {
+	n := len(b)
+	b = append(b, make([]byte, headerLen)...)
+	h.put(b[n:])
+	return b
+}
+
 // parse reads a header from the first headerLen bytes of b, which come from the network. Nothing in
 // h may be used when it fails.
 func (h *header) parse(b []byte) error {

@@ -87,7 +87,6 @@ func (k keys) prove(t token, party string, transcript []byte) []byte {
 
 // greeted is a connection whose other end knows this endpoint's token.
 type greeted struct {
-	conn       net.Conn
 	hello      *hello
 	transcript []byte // what the proofs cover
 	own        []byte // proof by the dialler's own token, to be checked when that is known
@@ -123,7 +122,7 @@ func greet(c net.Conn, exporter []byte, k keys, find func(*hello) (token, error)
 	if !hmac.Equal(proof[:32], k.prove(t, "dial", transcript)) {
 		return nil, fmt.Errorf("%w: wrong proof", errStranger)
 	}
-	return &greeted{conn: c, hello: h, transcript: transcript, own: proof[32:]}, nil
+	return &greeted{hello: h, transcript: transcript, own: proof[32:]}, nil
 }
 
 // ownProved tells whether the dialler knew the token of the endpoint that it claims to be.

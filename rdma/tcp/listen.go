@@ -41,9 +41,6 @@ func (d *device) listen() error {
 		}
 		port = l.Addr().(*net.TCPAddr).Port
 		d.listeners = append(d.listeners, l)
-		if a.loopback {
-			d.loopback = append(d.loopback, l)
-		}
 	}
 	if len(d.listeners) == 0 {
 		return fmt.Errorf("tcp: none of the addresses %v can be listened on", d.locals)

@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -58,15 +59,9 @@ type Options struct {
 
 // withDefaults returns o with defaults filled in, or what is wrong with it.
 func (o Options) withDefaults() (Options, error) {
-	if o.Sockets == 0 {
-		o.Sockets = 1
-	}
-	if o.DeadAfter == 0 {
-		o.DeadAfter = defaultDeadAfter
-	}
-	if o.MaxPosted == 0 {
-		o.MaxPosted = defaultMaxPosted
-	}
+	o.Sockets = cmp.Or(o.Sockets, 1)
+	o.DeadAfter = cmp.Or(o.DeadAfter, defaultDeadAfter)
+	o.MaxPosted = cmp.Or(o.MaxPosted, defaultMaxPosted)
 	if o.Log == nil {
 		o.Log = zap.NewNop()
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/gccl/gccl/internal/hostmem"
 	"github.com/gccl/gccl/rdma"
 )
 
@@ -71,7 +72,7 @@ func (e *endpoint) check(w *rdma.Write) error {
 	if r.closed.Load() {
 		return fmt.Errorf("%w: the write's region %q", rdma.ErrClosed, r.purpose)
 	}
-	if !inside(r.bytes, w.Local) {
+	if _, inside := hostmem.Offset(r.bytes, w.Local); !inside {
 		return fmt.Errorf("tcp: the write's bytes are not inside its region %q", r.purpose)
 	}
 	return nil

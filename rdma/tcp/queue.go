@@ -4,6 +4,7 @@ package tcp
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -199,12 +200,7 @@ func (q *queue) unwatch(lanes []*lane) {
 func (q *queue) stopReading(l *lane) { _ = unix.EpollCtl(q.in, unix.EPOLL_CTL_DEL, l.fd, nil) }
 
 func without(ls []*lane, l *lane) []*lane {
-	for i := range ls {
-		if ls[i] == l {
-			return append(ls[:i], ls[i+1:]...)
-		}
-	}
-	return ls
+	return slices.DeleteFunc(ls, func(o *lane) bool { return o == l })
 }
 
 // Poll sends what waits, harvests finished writes, and then reads what has arrived.

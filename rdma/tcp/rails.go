@@ -5,6 +5,7 @@ package tcp
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -137,7 +138,7 @@ func (l *lane) loseRail(why error) error {
 	q.removeLocked([]*lane{l})
 	t.blockLocked(l, false)
 	l.out.drop()
-	e.lanes = without(append([]*lane(nil), e.lanes...), l)
+	e.lanes = without(slices.Clone(e.lanes), l)
 	l.lead, e.lanes[0].lead = false, true
 	l.cut()
 	r.send.Lose(l.index)
@@ -199,7 +200,7 @@ func (l *lane) cut() {
 // the writes that had not landed are sent again by the others.
 func (e *endpoint) peerLost(u upset) error {
 	r, t := e.rails, &e.tx
-	for _, l := range append([]*lane(nil), e.lanes...) {
+	for _, l := range slices.Clone(e.lanes) {
 		if u.dead.Has(l.index) {
 			if cause := l.loseRail(errGivenUp); cause != nil {
 				return cause

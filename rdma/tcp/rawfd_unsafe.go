@@ -104,12 +104,3 @@ func epollWait(epfd int, events []unix.EpollEvent, d time.Duration) (int, syscal
 		uintptr(max(1, d.Milliseconds())), 0, 0)
 	return int(n), errno
 }
-
-// inside tells whether part lies within whole.
-func inside(whole, part []byte) bool {
-	if len(part) == 0 {
-		return true
-	}
-	w, p := uintptr(unsafe.Pointer(unsafe.SliceData(whole))), uintptr(unsafe.Pointer(unsafe.SliceData(part)))
-	return p >= w && p-w <= uintptr(len(whole)) && uintptr(len(part)) <= uintptr(len(whole))-(p-w)
-}

@@ -107,11 +107,6 @@ func (o *outLane) drop() {
 	o.stage, o.sent, o.big, o.tail, o.tailed = o.stage[:0], 0, nil, o.tail[:0], 0
 }
 
-func (t *transmitter) init(e *endpoint) {
-	t.e = e
-	t.ring = make([]posted, e.dev.opts.MaxPosted)
-}
-
 func (t *transmitter) at(n uint64) *posted { return &t.ring[n&uint64(len(t.ring)-1)] }
 
 // pumpLocked sends until the sockets are full or the budget is spent.
@@ -298,14 +293,6 @@ func (t *transmitter) pieceLocked(p *posted) (n int, shared bool) {
 		limit = pieceShared
 	}
 	return min(len(p.local)-t.off, limit), shared
-}
-
-// append adds the header's bytes to b.
-func (h *header) append(b []byte) []byte {
-	n := len(b)
-	b = append(b, make([]byte, headerLen)...)
-	h.put(b[n:])
-	return b
 }
 
 // refuseLocked breaks the connection because of a write that this end can tell to be outside.
