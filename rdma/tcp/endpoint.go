@@ -160,17 +160,13 @@ func (e *endpoint) Close() error {
 	return nil
 }
 
-// lose breaks the endpoint because of cause, which wraps ErrPeerLost, and tells the user. It is
-// called without locks.
-func (e *endpoint) lose(cause error) {
+// fail breaks the endpoint without a word to the peer, and returns cause for the user, which wraps ErrPeerLost.
+func (e *endpoint) fail(cause error) error {
 	e.tx.mu.Lock()
+	defer e.tx.mu.Unlock()
 	e.tx.breakLocked(cause, 0)
-	notify := e.tx.settleLocked()
-	e.tx.mu.Unlock()
-	e.tell(cause)
-	if notify {
-		e.cq.notify()
-	}
+	e.tx.settleLocked()
+	return cause
 }
 
 // tell calls OnLost, once, without locks.
@@ -186,12 +182,17 @@ func (e *endpoint) lost(l *lane, what error) error {
 	if e.rails != nil {
 		where = fmt.Sprintf("%s (socket %d)", l.path, l.index)
 	}
+	return fmt.Errorf("tcp: %s: %w: %w", where, rdma.ErrPeerLost, l.why(what))
+}
+
+// why is what ended the lane's connection: what was seen here, or, under TLS, what the relay saw before.
+func (l *lane) why(seen error) error {
 	if l.relay != nil {
 		if err := l.relay.cause(); err != nil {
-			what = err
+			return err
 		}
 	}
-	return fmt.Errorf("tcp: %s: %w: %w", where, rdma.ErrPeerLost, what)
+	return seen
 }
 
 // What the end of a stream means.

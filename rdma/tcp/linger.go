@@ -80,7 +80,12 @@ func (g lingering) look() {
 		g.later()
 		return
 	default:
-		_ = unix.SetsockoptLinger(g.fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: 0})
+		resetOnClose(g.fd)
 	}
 	_ = unix.Close(g.fd)
+}
+
+// resetOnClose has the kernel drop what is unsent and reset the connection when its socket is closed.
+func resetOnClose(fd int) {
+	_ = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1, Linger: 0})
 }

@@ -286,7 +286,7 @@ func (q *queue) sendLocked() {
 					q.revisitLocked(l)
 				}
 			case !l.in.again:
-				q.ended = append(q.ended, ending{l.e, l.broken(stuck)})
+				q.ended = append(q.ended, ending{l.e, l.e.fail(l.e.lost(l, stuck))})
 			}
 		}
 	}

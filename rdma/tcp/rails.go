@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -42,33 +41,12 @@ type lostRail struct {
 	why   error
 }
 
-func (x lostRail) String() string { return fmt.Sprintf("socket %d (%s): %v", x.index, x.path, x.why) }
-
 func newRails(n int) *rails {
 	return &rails{all: rail.First(n), recv: rail.NewReceiver(n)}
 }
 
 // errGivenUp is why this end gives up a socket that still works here.
 var errGivenUp = errors.New("the peer has given it up")
-
-// railsLost is why an endpoint with several sockets has none any more.
-type railsLost []lostRail
-
-func (x railsLost) Error() string {
-	var parts []string
-	for _, l := range x {
-		parts = append(parts, l.String())
-	}
-	return fmt.Sprintf("all %d sockets failed: %s", len(x), strings.Join(parts, "; "))
-}
-
-func (x railsLost) Unwrap() []error {
-	var out []error
-	for _, l := range x {
-		out = append(out, l.why)
-	}
-	return out
-}
 
 // upset is something that has happened to rails, kept until the queue does not go through its lanes.
 type upset struct {
@@ -122,14 +100,9 @@ func (l *lane) loseRail(why error) error {
 	if l.fd < 0 || e.dead.Load() {
 		return nil
 	}
-	if l.relay != nil {
-		if err := l.relay.cause(); err != nil {
-			why = err
-		}
-	}
-	r.lost = append(r.lost, lostRail{l.index, l.path, why})
+	r.lost = append(r.lost, lostRail{l.index, l.path, l.why(why)})
 	if len(e.lanes) == 1 {
-		return e.brokenRails()
+		return e.failRails()
 	}
 	l.dropFrame()
 	t.mu.Lock()
@@ -157,40 +130,32 @@ func (l *lane) loseRail(why error) error {
 func (e *endpoint) endRails(l *lane, errno syscall.Errno) error {
 	r := e.rails
 	if e.rx.bye && len(r.lost) == 0 {
-		return l.broken(errPeerClosed)
+		return e.fail(e.lost(l, errPeerClosed))
 	}
 	for _, o := range e.lanes {
 		why := o.ended(o.in.errno)
 		if o == l {
 			why = o.ended(errno)
 		}
-		if o.relay != nil && o.relay.cause() != nil {
-			why = o.relay.cause()
-		}
-		r.lost = append(r.lost, lostRail{o.index, o.path, why})
+		r.lost = append(r.lost, lostRail{o.index, o.path, o.why(why)})
 	}
-	return e.brokenRails()
+	return e.failRails()
 }
 
-// brokenRails breaks the endpoint because no rail is left.
-func (e *endpoint) brokenRails() error {
-	cause := fmt.Errorf("tcp: %s: %w: %w", e.label, rdma.ErrPeerLost, railsLost(e.rails.lost))
-	t := &e.tx
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.breakLocked(cause, 0)
-	t.settleLocked()
-	return cause
+// failRails breaks the endpoint because no rail is left, and returns what became of each.
+func (e *endpoint) failRails() error {
+	cause, sep := fmt.Errorf("tcp: %s: %w: all %d sockets failed", e.label, rdma.ErrPeerLost, len(e.rails.lost)), ":"
+	for _, x := range e.rails.lost {
+		cause, sep = fmt.Errorf("%w%s socket %d (%s): %w", cause, sep, x.index, x.path, x.why), ";"
+	}
+	return e.fail(cause)
 }
 
 // cut closes a lane by a reset, so that the peer hears of it if it can. The transmitter's mu is held.
 func (l *lane) cut() {
-	reset := &unix.Linger{Onoff: 1, Linger: 0}
+	l.withTCP(resetOnClose)
 	if l.relay != nil {
-		_ = l.relay.tcp.SetLinger(0)
 		_ = l.relay.tcp.Close()
-	} else {
-		_ = unix.SetsockoptLinger(l.fd, unix.SOL_SOCKET, unix.SO_LINGER, reset)
 	}
 	_ = unix.Close(l.fd)
 	l.fd = -1
@@ -233,17 +198,16 @@ func (e *endpoint) peerLost(u upset) error {
 
 // loseLane gives up a lane, and the endpoint if it is the last. It is called without locks.
 func (e *endpoint) loseLane(l *lane, what error) {
+	e.cq.mu.Lock()
 	if e.rails == nil {
-		e.lose(e.lost(l, what))
+		e.cq.report(e, e.fail(e.lost(l, what)))
 		return
 	}
-	e.cq.mu.Lock()
-	cause := l.loseRail(what)
-	e.cq.endRail(e, cause)
+	e.cq.report(e, l.loseRail(what))
 }
 
-// endRail unlocks the queue and tells the user, if the endpoint broke, or has him look.
-func (q *queue) endRail(e *endpoint, cause error) {
+// report unlocks the queue and tells the user, if the endpoint broke, or has him look.
+func (q *queue) report(e *endpoint, cause error) {
 	ready := cause == nil || e.tx.harvest.Load()
 	q.mu.Unlock()
 	if cause != nil {
@@ -269,14 +233,9 @@ func (e *endpoint) othersGoOn() bool {
 // or will not be for long. It unlocks the queue.
 func (q *queue) checkRail(l *lane, polls uint64, deadline time.Time) {
 	if !l.in.eof && time.Now().Before(deadline) {
-		time.AfterFunc(grace, func() { q.checkEnd(l, polls, deadline) })
+		q.checkEndLater(l, polls, deadline)
 		q.mu.Unlock()
 		return
 	}
-	errno := l.in.errno
-	if !l.in.eof {
-		n, _ := unix.GetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_ERROR)
-		errno = syscall.Errno(n)
-	}
-	q.endRail(l.e, l.loseRail(l.ended(errno)))
+	q.report(l.e, l.loseRail(l.ended(l.endErrno())))
 }

@@ -318,18 +318,7 @@ func (l *lane) refused() error {
 	case failProtocol:
 		what = errors.New("refused by the peer: malformed frame")
 	}
-	return l.broken(what)
-}
-
-// broken breaks the endpoint without a word to the peer.
-func (l *lane) broken(what error) error {
-	cause := l.e.lost(l, what)
-	t := &l.e.tx
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.breakLocked(cause, 0)
-	t.settleLocked()
-	return cause
+	return l.e.fail(l.e.lost(l, what))
 }
 
 // streamEnded notes the end of a lane's stream. It breaks the endpoint once the streams of all
@@ -354,7 +343,7 @@ func (l *lane) atEnd(errno syscall.Errno) error {
 	if l.e.rails != nil {
 		return l.e.endRails(l, errno)
 	}
-	return l.broken(l.ended(errno))
+	return l.e.fail(l.e.lost(l, l.ended(errno)))
 }
 
 // ended is what the end of a lane's stream means.

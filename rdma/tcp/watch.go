@@ -134,6 +134,10 @@ func (q *queue) endingLocked(l *lane, reset bool) {
 		deadline = deadline.Add(patience)
 	}
 	l.in.over = true
+	q.checkEndLater(l, polls, deadline)
+}
+
+func (q *queue) checkEndLater(l *lane, polls uint64, deadline time.Time) {
 	time.AfterFunc(grace, func() { q.checkEnd(l, polls, deadline) })
 }
 
@@ -151,27 +155,24 @@ func (q *queue) checkEnd(l *lane, polls uint64, deadline time.Time) {
 	}
 	unread := l.e.unread()
 	if (unread || q.polls != polls) && time.Now().Before(deadline) {
-		polls = q.polls
-		time.AfterFunc(grace, func() { q.checkEnd(l, polls, deadline) })
+		q.checkEndLater(l, q.polls, deadline)
 		q.mu.Unlock()
 		return
 	}
-	var cause error
-	switch {
-	case l.in.eof: // and the other lanes go on, or nobody polls them
-		cause = l.atEnd(l.in.errno)
-	case unread:
-		cause = l.e.lost(l, errPeerEnded) // what is there can still be polled; the end comes after it
-	default:
-		errno, _ := unix.GetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_ERROR)
-		cause = l.atEnd(syscall.Errno(errno))
+	if unread && !l.in.eof {
+		q.report(l.e, l.e.lost(l, errPeerEnded)) // what is there can still be polled; the end comes after it
+		return
 	}
-	ready := l.e.tx.harvest.Load()
-	q.mu.Unlock()
-	l.e.tell(cause)
-	if ready {
-		q.notify()
+	q.report(l.e, l.atEnd(l.endErrno()))
+}
+
+// endErrno is how the stream ended: as a read has found, or as the kernel tells. The queue's mu is held.
+func (l *lane) endErrno() syscall.Errno {
+	if l.in.eof {
+		return l.in.errno
 	}
+	n, _ := unix.GetsockoptInt(l.fd, unix.SOL_SOCKET, unix.SO_ERROR)
+	return syscall.Errno(n)
 }
 
 // unread tells whether something but a farewell is there to be polled. The queue's mu is held.
