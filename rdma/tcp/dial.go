@@ -47,7 +47,7 @@ func (d *dial) run(ctx context.Context) {
 				if err == nil {
 					return
 				}
-				d.note(c, err)
+				d.note(ctx, c, err)
 				if !sleep(ctx, pause) {
 					return
 				}
@@ -72,10 +72,13 @@ func sleep(ctx context.Context, t time.Duration) bool {
 	}
 }
 
-// note remembers an error, unless it only says that the search is over.
-func (d *dial) note(c netip.AddrPort, err error) {
+// note remembers an error. One that comes after the end of ctx may say no more than that, and replaces none.
+func (d *dial) note(ctx context.Context, c netip.AddrPort, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if ctx.Err() != nil && d.last[c] != nil {
+		return
+	}
 	if d.last == nil {
 		d.last = map[netip.AddrPort]error{}
 	}

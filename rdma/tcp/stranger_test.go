@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"io"
 	"net"
+	"net/netip"
 	"sync"
 	"testing"
 	"time"
@@ -221,4 +222,40 @@ func TestPortRange(t *testing.T) {
 	port := l.Addr().(*net.TCPAddr).Port
 	_, err = open(Options{Interfaces: []string{"lo"}, PortMin: port, PortMax: port})
 	assert.ErrorContains(t, err, "in use")
+}
+
+// What Connect says at its deadline of an address is what was seen there, not that the deadline ended the last try.
+func TestDeadlineKeepsTheCause(t *testing.T) {
+	a, b := newEnd(t, Options{}, 64), newEnd(t, Options{}, 64)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = l.Close() }()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	held := make(chan net.Conn, 1)
+	go func() {
+		defer close(held)
+		for i := range 2 { // the first try ends here, the second one by cancel
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.ReadFull(c, make([]byte, helloLen))
+			if i == 0 {
+				_ = c.Close()
+				continue
+			}
+			held <- c
+			cancel()
+		}
+	}()
+	addr, err := parseAddress(b.ep.Address())
+	require.NoError(t, err)
+	addr.routable, addr.loopback = nil, []netip.AddrPort{netip.MustParseAddrPort(l.Addr().String())}
+	err = a.ep.Connect(ctx, addr.encode())
+	if c := <-held; c != nil {
+		_ = c.Close()
+	}
+	assert.ErrorIs(t, err, context.Canceled)
+	assert.ErrorContains(t, err, "no answer to the hello: EOF")
 }
