@@ -219,52 +219,54 @@ func (t *transmitter) fillLocked(l *lane) bool {
 		if len(o.big) > 0 && (n > tailMax || len(o.tail) >= tailMax || shared) {
 			break
 		}
-		if n <= copyMax && len(o.stage) > 0 && len(o.stage)+headerLen+n > copyMax+headerLen {
+		if n <= copyMax && len(o.stage) > 0 && len(o.stage)+n > copyMax {
 			break
 		}
 		if t.e.rails != nil && t.off == 0 {
 			t.askLocked(p)
 		}
-		piece := p.local[t.off : t.off+n]
-		h := header{
-			kind:   frameWrite,
-			flags:  p.flags,
-			imm:    p.imm,
-			key:    p.key,
-			addr:   p.addr + uint64(t.off),
-			length: uint32(n),
-			total:  uint32(len(p.local)),
-			seq:    t.next,
-		}
-		if t.e.dev.opts.Checksum {
-			h.flags |= flagChecksum
-			h.crc = crc32.Checksum(piece, castagnoli)
-		}
-		if t.e.rails == nil {
-			o.credits = append(o.credits, t.next)
-			p.open++
-		}
-		at := &o.stage
-		if len(o.big) > 0 {
-			at = &o.tail
-		}
-		*at = h.append(*at)
-		if t.off += n; t.off == len(p.local) {
-			t.off = 0
-			t.next++
-		}
-		if n > copyMax {
-			if o.big, o.bigSeq = piece, h.seq; t.off > 0 {
-				break
-			}
-			continue
-		}
-		*at = append(*at, piece...)
-		if shared {
+		t.stageLocked(o, p, n)
+		if long := n > copyMax; long && t.off > 0 || !long && shared {
 			break
 		}
 	}
 	return !o.empty()
+}
+
+// stageLocked gives a lane the next frame, which is the next n bytes of p, the next write.
+func (t *transmitter) stageLocked(o *outLane, p *posted, n int) {
+	piece := p.local[t.off : t.off+n]
+	h := header{
+		kind:   frameWrite,
+		flags:  p.flags,
+		imm:    p.imm,
+		key:    p.key,
+		addr:   p.addr + uint64(t.off),
+		length: uint32(n),
+		total:  uint32(len(p.local)),
+		seq:    t.next,
+	}
+	if t.e.dev.opts.Checksum {
+		h.flags |= flagChecksum
+		h.crc = crc32.Checksum(piece, castagnoli)
+	}
+	if t.e.rails == nil {
+		o.credits = append(o.credits, t.next)
+		p.open++
+	}
+	at := &o.stage
+	if len(o.big) > 0 {
+		at = &o.tail
+	}
+	if *at = h.append(*at); n > copyMax {
+		o.big, o.bigSeq = piece, h.seq
+	} else {
+		*at = append(*at, piece...)
+	}
+	if t.off += n; t.off == len(p.local) {
+		t.off = 0
+		t.next++
+	}
 }
 
 // askLocked decides whether the peer has to tell when the next write has landed, which is the same for all its
