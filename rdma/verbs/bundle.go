@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -55,25 +54,6 @@ type bundle struct {
 type lostRail struct {
 	index int
 	why   error
-}
-
-// bundleLost is why a bundle has no rail any more.
-type bundleLost []lostRail
-
-func (x bundleLost) Error() string {
-	var parts []string
-	for _, l := range x {
-		parts = append(parts, fmt.Sprintf("%d: %v", l.index, l.why))
-	}
-	return fmt.Sprintf("all %d queue pairs of the connection failed: %s", len(x), strings.Join(parts, "; "))
-}
-
-func (x bundleLost) Unwrap() []error {
-	var out []error
-	for _, l := range x {
-		out = append(out, l.why)
-	}
-	return out
 }
 
 // errGivenUp is why this end gives up a rail that works here.
@@ -214,7 +194,7 @@ func (b *bundle) railLost(i int, why error) {
 	last := b.live() == 0
 	if last {
 		b.state = broken
-		b.cause = fmt.Errorf("verbs: %v: %w: %w", b, rdma.ErrPeerLost, bundleLost(b.lost))
+		b.cause = b.allLost()
 	} else {
 		b.tellLost()
 		b.reconcile()
@@ -226,6 +206,15 @@ func (b *bundle) railLost(i int, why error) {
 	if last && b.opts.OnLost != nil {
 		b.opts.OnLost(cause)
 	}
+}
+
+// allLost is why a bundle has no rail any more: what became of each. mu is held.
+func (b *bundle) allLost() error {
+	err, sep := fmt.Errorf("verbs: %v: %w: all %d queue pairs of the connection failed", b, rdma.ErrPeerLost, len(b.lost)), ":"
+	for _, l := range b.lost {
+		err, sep = fmt.Errorf("%w%s %d: %w", err, sep, l.index, l.why), ";"
+	}
+	return err
 }
 
 // refuse breaks the connection because of what an end has posted. mu is held.

@@ -21,13 +21,8 @@ func watchEvents(d *Device) (*events, error) {
 	if err := unix.SetNonblock(d.ctx.AsyncFD, true); err != nil {
 		return nil, err
 	}
-	f, err := pollable(d.ctx.AsyncFD, "verbs events")
+	f, raw, err := pollable(d.ctx.AsyncFD, "verbs events")
 	if err != nil {
-		return nil, err
-	}
-	raw, err := f.SyscallConn()
-	if err != nil {
-		_ = f.Close()
 		return nil, err
 	}
 	w := &events{file: f}

@@ -63,7 +63,7 @@ func (d *Device) registerDevice(addr uint64, n int, mr func() (*ibv.MR, error)) 
 		return nil, err
 	}
 	reg := &registration{span: span{uintptr(addr), n}, mr: m, users: 1}
-	r := &region{dev: d, base: uintptr(addr), reg: reg, lkey: m.LKey}
+	r := &region{dev: d, reg: reg, lkey: m.LKey}
 	d.regions[r] = struct{}{}
 	return r, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/gccl/gccl/rdma/verbs/internal/ibv"
@@ -16,7 +17,8 @@ type keeper struct {
 	dev  *Device
 	cq   *ibv.CQ
 	ch   *ibv.Channel
-	file *os.File
+	file *os.File // ch's descriptor
+	raw  syscall.RawConn
 	room deepener
 	done chan struct{}
 
@@ -36,13 +38,17 @@ const (
 func newKeeper(d *Device) (*keeper, error) {
 	k := &keeper{dev: d, done: make(chan struct{}), controls: map[uint32]*control{}}
 	var err error
-	if k.ch, k.file, err = newChannel(d.ctx); err != nil {
+	if k.ch, err = d.ctx.NewChannel(); err != nil {
 		return nil, explain(err, 0)
 	}
 	if k.cq, err = d.ctx.NewCQ(min(1024, int(d.limits.MaxCQE)), pollBatch, k.ch); err != nil {
-		_ = k.file.Close()
 		_ = k.ch.Destroy()
 		return nil, explain(err, 1<<16)
+	}
+	if k.file, k.raw, err = pollable(k.ch.FD, "completion channel"); err != nil {
+		_ = k.cq.Destroy()
+		_ = k.ch.Destroy()
+		return nil, explain(err, 0)
 	}
 	k.room = deepener{cq: k.cq, limit: int(d.limits.MaxCQE)}
 	go k.run()
@@ -63,9 +69,9 @@ func (k *keeper) wakeLocked() { _ = k.file.SetReadDeadline(time.Unix(1, 0)) }
 
 func (k *keeper) run() {
 	defer close(k.done)
-	raw, err := k.file.SyscallConn()
+	var err error
 	for err == nil && k.step() {
-		err = raw.Read(func(uintptr) bool { return k.ch.Next() })
+		err = k.raw.Read(func(uintptr) bool { return k.ch.Next() })
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			err = nil
 		}

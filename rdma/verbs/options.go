@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -66,33 +67,15 @@ const (
 
 // withDefaults fills in zero fields and refuses bad ones.
 func (o Options) withDefaults() (Options, error) {
-	or := func(v *uint8, d uint8) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	or(&o.Timeout, defaultTimeout)
-	or(&o.RetryCount, defaultRetry)
-	or(&o.RNRRetry, defaultRetry)
-	or(&o.MinRNRTimer, defaultMinRNRTimer)
-	if o.RoCEVersion == 0 {
-		o.RoCEVersion = 2
-	}
-	if o.SendDepth == 0 {
-		o.SendDepth = defaultSendDepth
-	}
-	switch {
-	case o.Inline == 0:
-		o.Inline = defaultInline
-	case o.Inline < 0:
-		o.Inline = 0
-	}
-	if o.KeepAlive == 0 {
-		o.KeepAlive = defaultKeepAlive
-	}
-	if o.ConnectTimeout == 0 {
-		o.ConnectTimeout = defaultConnect
-	}
+	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
+	o.RetryCount = cmp.Or(o.RetryCount, defaultRetry)
+	o.RNRRetry = cmp.Or(o.RNRRetry, defaultRetry)
+	o.MinRNRTimer = cmp.Or(o.MinRNRTimer, defaultMinRNRTimer)
+	o.RoCEVersion = cmp.Or(o.RoCEVersion, 2)
+	o.SendDepth = cmp.Or(o.SendDepth, defaultSendDepth)
+	o.Inline = max(0, cmp.Or(o.Inline, defaultInline))
+	o.KeepAlive = cmp.Or(o.KeepAlive, defaultKeepAlive)
+	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, defaultConnect)
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}

@@ -6,6 +6,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gccl/gccl/internal/hostmem"
 	"github.com/gccl/gccl/rdma"
 	"github.com/gccl/gccl/rdma/verbs/internal/ibv"
 )
@@ -184,10 +185,10 @@ func checkLength(a *rdma.Attr, w *rdma.Write, silent int) error {
 
 // checkHolds reports an error if the region is closed, or the bytes of a write are not inside it.
 func (r *region) checkHolds(local []byte) error {
-	switch {
-	case r.closed.Load():
+	if r.closed.Load() {
 		return fmt.Errorf("verbs: %w: the write's region", rdma.ErrClosed)
-	case !r.contains(local):
+	}
+	if _, inside := hostmem.Offset(r.bytes, local); !inside {
 		return errors.New("verbs: the write's bytes are not inside its region")
 	}
 	return nil

@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -37,13 +38,8 @@ func OpenRails(o Options, n int) (*Rails, error) {
 	if n < 2 || n > rail.Max {
 		return nil, fmt.Errorf("verbs: %d queue pairs a connection, not within 2 to %d", n, rail.Max)
 	}
-	if o.SendDepth == 0 {
-		o.SendDepth = defaultSendDepth
-	}
-	o.SendDepth = min(2*o.SendDepth+noticeSends, 1<<16)
-	if o.RNRRetry == 0 {
-		o.RNRRetry = 7 // who does not poll is waited for: what is sent again takes more receives than RecvDepth
-	}
+	o.SendDepth = min(2*cmp.Or(o.SendDepth, defaultSendDepth)+noticeSends, 1<<16)
+	o.RNRRetry = cmp.Or(o.RNRRetry, 7) // who does not poll is waited for: what is sent again takes more receives than RecvDepth
 	most := 1
 	if o.HCA != "" {
 		most = min(n, maxPorts)

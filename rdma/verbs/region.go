@@ -32,7 +32,6 @@ type registration struct {
 type region struct {
 	dev    *Device
 	bytes  []byte
-	base   uintptr
 	reg    *registration
 	lkey   uint32
 	closed atomic.Bool
@@ -88,7 +87,7 @@ func (d *Device) register(b []byte, block *hostmem.Block) (*region, error) {
 		d.shared[s] = reg
 	}
 	reg.users++
-	r := &region{dev: d, bytes: b, base: s.addr, reg: reg, lkey: reg.mr.LKey}
+	r := &region{dev: d, bytes: b, reg: reg, lkey: reg.mr.LKey}
 	d.regions[r] = struct{}{}
 	return r, nil
 }
@@ -110,7 +109,7 @@ func (r *region) Bytes() []byte {
 }
 
 func (r *region) Remote() rdma.RemoteRegion {
-	return rdma.RemoteRegion{Addr: uint64(r.base), Key: uint64(r.reg.mr.RKey), Len: uint64(r.reg.span.n)}
+	return rdma.RemoteRegion{Addr: uint64(r.reg.span.addr), Key: uint64(r.reg.mr.RKey), Len: uint64(r.reg.span.n)}
 }
 
 // Close invalidates the key, unless another region has the same range.
@@ -147,10 +146,4 @@ func (r *region) release() error {
 		err = r.reg.block.Close()
 	}
 	return err
-}
-
-// contains tells whether b lies inside the region.
-func (r *region) contains(b []byte) bool {
-	at := ibv.Addr(b)
-	return at >= r.base && at-r.base <= uintptr(len(r.bytes)) && uintptr(len(b)) <= uintptr(len(r.bytes))-(at-r.base)
 }

@@ -9,30 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gccl/gccl/rdma"
-	"github.com/gccl/gccl/rdma/verbs/internal/ibv"
 )
 
-// newChannel makes a completion channel and puts a duplicate of its descriptor into Go's poller.
-func newChannel(c *ibv.Context) (*ibv.Channel, *os.File, error) {
-	ch, err := c.NewChannel()
-	if err != nil {
-		return nil, nil, err
-	}
-	f, err := pollable(ch.FD, "completion channel")
-	if err != nil {
-		_ = ch.Destroy()
-		return nil, nil, err
-	}
-	return ch, f, nil
-}
-
-// pollable duplicates a non-blocking descriptor of the library for Go's poller.
-func pollable(fd int, name string) (*os.File, error) {
+// pollable duplicates a non-blocking descriptor of the library for Go's poller. Reads of raw wait there until f is closed.
+func pollable(fd int, name string) (f *os.File, raw syscall.RawConn, err error) {
 	dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return os.NewFile(uintptr(dup), name), nil
+	f = os.NewFile(uintptr(dup), name)
+	raw, _ = f.SyscallConn() // an open file has one
+	return f, raw, nil
 }
 
 // heard has events ring from now on: a goroutine waits for them in Go's poller.
@@ -42,14 +29,9 @@ func (q *queue) heard() error {
 	if q.file != nil || q.down {
 		return nil
 	}
-	f, err := pollable(q.ch.FD, "completion channel")
+	f, raw, err := pollable(q.ch.FD, "completion channel")
 	if err != nil {
 		return explain(err, 0)
-	}
-	raw, err := f.SyscallConn()
-	if err != nil {
-		_ = f.Close()
-		return err
 	}
 	q.file = f
 	q.waiter.Go(func() { q.wait(raw) })

@@ -6,7 +6,6 @@ import "fmt"
 const (
 	OpWrite    = 0
 	OpWriteImm = 1
-	OpSend     = 2
 	OpSendImm  = 3
 )
 
@@ -54,9 +53,6 @@ const (
 const (
 	qptRC = 2
 
-	// OpcodeRecv is the bit that the opcodes of receive completions have.
-	OpcodeRecv = 1 << 7
-
 	// PortActive is PortAttr.State of a usable port (IBV_PORT_ACTIVE).
 	PortActive = 4
 	// LinkInfiniBand and LinkEthernet are values of PortAttr.LinkLayer.
@@ -79,9 +75,7 @@ type Status uint32
 // The statuses that the provider tells apart.
 const (
 	Success       Status = 0
-	LocalLength   Status = 1
 	LocalQPOp     Status = 2
-	LocalProt     Status = 4
 	Flushed       Status = 5
 	RemoteInvalid Status = 9
 	RemoteAccess  Status = 10

@@ -73,6 +73,5 @@ const (
 	_ = uint(MaskMaxDestRd-C.IBV_QP_MAX_DEST_RD_ATOMIC) + uint(C.IBV_QP_MAX_DEST_RD_ATOMIC-MaskMaxDestRd)
 	_ = uint(MaskMinRNRTimer-C.IBV_QP_MIN_RNR_TIMER) + uint(C.IBV_QP_MIN_RNR_TIMER-MaskMinRNRTimer)
 	_ = uint(RNRExceeded-C.IBV_WC_RNR_RETRY_EXC_ERR) + uint(C.IBV_WC_RNR_RETRY_EXC_ERR-RNRExceeded)
-	_ = uint(OpcodeRecv-C.IBV_WC_RECV) + uint(C.IBV_WC_RECV-OpcodeRecv)
 	_ = uint(EventPortErr-C.IBV_EVENT_PORT_ERR) + uint(C.IBV_EVENT_PORT_ERR-EventPortErr)
 )
