@@ -49,7 +49,7 @@ const (
 	greeting              // hello is on its way, again and again
 	up                    // the peer is known to be connected: probes
 	ending                // the data connection is broken; nothing but bye is sent
-	leaving               // bye is on its way
+	leaving               // bye is on its way, or the queue pair is destroyed
 )
 
 // control is the second connection of an endpoint. keeper.mu guards it.
@@ -151,11 +151,14 @@ func (c *control) tell(m message) {
 	}
 }
 
-// close says bye, and leaves the queue pair to the keeper.
+// close says bye, and leaves the queue pair to the keeper, which may have destroyed it with its device.
 func (c *control) close() {
 	c.k.mu.Lock()
 	defer c.k.mu.Unlock()
-	if c.phase == idle {
+	switch c.phase {
+	case leaving:
+		return
+	case idle:
 		c.destroyLocked()
 		return
 	}
@@ -322,6 +325,7 @@ func (c *control) peerBrokenLocked() {
 }
 
 func (c *control) destroyLocked() {
+	c.phase = leaving
 	delete(c.k.controls, c.key)
 	if c.qp != nil {
 		if err := c.qp.Destroy(); err != nil {

@@ -119,31 +119,20 @@ func (d *Device) newEndpoint(q *queue, opts rdma.EndpointOptions, b *bundle, rai
 	e := &endpoint{dev: d, cq: q, opts: opts, bundle: b, rail: rail, psn: randomPSN(), kept: make([]keptWrite, 1<<bits.Len(uint(d.attr.MaxPosted-1)))}
 	e.guard = newGuard(e.destroy)
 	if err := e.build(); err != nil {
-		e.abort()
+		if e.beginClose() {
+			e.finishClose()
+		}
 		return nil, fmt.Errorf("verbs: new endpoint on %v: %w", d, err)
 	}
 	return e, nil
 }
 
-// abort undoes a build that failed half-way, unless Device.Close did.
-func (e *endpoint) abort() {
-	e.life.Lock()
-	before := e.state.Load()
-	e.state.Store(closed)
-	e.life.Unlock()
-	if before == closed {
-		return
-	}
-	if e.control != nil {
-		e.control.close()
-	}
-	if e.id != 0 {
-		e.dev.table.remove(e)
-	}
-	e.guard.close()
-}
-
+// build makes the endpoint. Device.Close may find it half made, in the table, and close it.
 func (e *endpoint) build() (err error) {
+	e.guard.enter()
+	defer e.guard.leave()
+	e.modify.Lock()
+	defer e.modify.Unlock()
 	d := e.dev
 	// One chain more than RecvDepth: up to a chain less one are polled and not yet posted again.
 	recvs := (e.opts.RecvDepth + recvBatch + recvBatch - 1) / recvBatch * recvBatch
@@ -353,24 +342,36 @@ func (e *endpoint) toError() {
 // the network for the peer's hardware address, a second for each of the two queue pairs at most (rdma_addr_find_l2_eth_by_grh in
 // the kernel's drivers/infiniband/core/addr.c), and for nothing else. The peer is told by a message that nobody waits for.
 func (e *endpoint) Close() error {
-	e.life.Lock()
-	before := e.state.Load()
-	e.state.Store(closed)
-	e.life.Unlock()
-	if before == closed {
+	if !e.beginClose() {
 		return nil
 	}
 	if e.guard.enter() {
 		e.toError() // no byte moves from here on, even while a Post is inside the library
 		e.guard.leave()
 	}
-	e.control.close()
-	e.dev.table.remove(e)
-	e.guard.close()
+	e.finishClose()
 	return nil
 }
 
-// destroy frees what build made, also half of it.
+// beginClose reports whether nobody has closed the endpoint before.
+func (e *endpoint) beginClose() bool {
+	e.life.Lock()
+	defer e.life.Unlock()
+	return e.state.Swap(closed) != closed
+}
+
+// finishClose undoes what build made, also half of it.
+func (e *endpoint) finishClose() {
+	if e.control != nil {
+		e.control.close()
+	}
+	if e.id != 0 {
+		e.dev.table.remove(e)
+	}
+	e.guard.close()
+}
+
+// destroy frees what build made, also half of it, when nobody uses it any more.
 func (e *endpoint) destroy() {
 	if e.qp != nil {
 		if err := e.qp.Destroy(); err != nil {

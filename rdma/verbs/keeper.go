@@ -79,9 +79,11 @@ func (k *keeper) run() {
 	if err != nil {
 		k.dev.opts.Logger.Sugar().Errorf("verbs: %v: keeper: %v", k.dev, err)
 	}
+	k.mu.Lock()
 	for _, c := range k.controls {
 		c.destroyLocked()
 	}
+	k.mu.Unlock()
 	_ = k.cq.Destroy()
 	_ = k.file.Close()
 	_ = k.ch.Destroy()

@@ -74,6 +74,13 @@ static struct qp *find(uint32_t num) {
 	return NULL;
 }
 
+// known ends the process of who uses a queue pair that there is not. The lock is held.
+static void known(struct qp *q) {
+	struct qp *p = qps;
+	while (p && p != q) p = p->next;
+	if (!p) abort();
+}
+
 static char *region(void *pd, uint32_t key, int remote, uint64_t addr, uint64_t len) {
 	for (struct mr *m = mrs; m; m = m->next)
 		if (m->pd == pd && (remote ? m->rkey : m->lkey) == key && addr >= m->addr && addr - m->addr <= m->len && len <= m->len - (addr - m->addr))
@@ -161,6 +168,7 @@ static int post_send(struct qp *q, struct send_wr *wr, struct send_wr **bad) {
 
 static int post_recv(struct qp *q, struct recv_wr *wr, struct recv_wr **bad) {
 	pthread_mutex_lock(&lock);
+	known(q);
 	for (; wr; wr = wr->next) {
 		if (q->state == ERR) { complete(q->recv, (struct wc){.id = wr->id, .status = FLUSHED, .op = RECV, .qpn = q->num}); continue; }
 		if (q->nrecv == q->room) q->recvs = realloc(q->recvs, (q->room = 2 * q->room + 64) * sizeof *q->recvs);
@@ -317,6 +325,7 @@ EXPORT struct qp *ibv_create_qp(void *pd, struct qp_init *init) {
 
 EXPORT int ibv_modify_qp(struct qp *q, struct qp_attr *a, int mask) {
 	pthread_mutex_lock(&lock);
+	known(q);
 	if (mask & 1 << 20) q->dest = a->dest;
 	if (mask & 1) {
 		if (a->state == ERR) fail(q);
