@@ -51,10 +51,7 @@ func testAddresses(t *testing.T, f Factory) {
 func testConnectLater(t *testing.T, f Factory) {
 	devs := devices(t, f, 2)
 	for range 4 {
-		a, err := newSide(devs[0], rdma.EndpointOptions{})
-		require.NoError(t, err)
-		b, err := newSide(devs[1], rdma.EndpointOptions{})
-		require.NoError(t, err)
+		a, b := apart(t, devs[0], devs[1], rdma.EndpointOptions{})
 		ctx, cancel := context.WithTimeout(t.Context(), Limit)
 		var g errgroup.Group
 		started := make(chan struct{})
@@ -134,10 +131,7 @@ func testChangedAddress(t *testing.T, f Factory) {
 
 func testCancelledContext(t *testing.T, f Factory) {
 	devs := devices(t, f, 2)
-	a, err := newSide(devs[0], rdma.EndpointOptions{})
-	require.NoError(t, err)
-	b, err := newSide(devs[1], rdma.EndpointOptions{})
-	require.NoError(t, err)
+	a, b := apart(t, devs[0], devs[1], rdma.EndpointOptions{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	assert.ErrorIs(t, a.ep.Connect(ctx, b.ep.Address()), context.Canceled)
@@ -147,10 +141,7 @@ func testCancelledContext(t *testing.T, f Factory) {
 // already, else the context's error.
 func testAbsentPeer(t *testing.T, f Factory) {
 	devs := devices(t, f, 2)
-	a, err := newSide(devs[0], rdma.EndpointOptions{})
-	require.NoError(t, err)
-	b, err := newSide(devs[1], rdma.EndpointOptions{})
-	require.NoError(t, err)
+	a, b := apart(t, devs[0], devs[1], rdma.EndpointOptions{})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	returned := make(chan error, 1)
@@ -169,10 +160,7 @@ func testAbsentPeer(t *testing.T, f Factory) {
 // connection is used.
 func testConnectToClosed(t *testing.T, f Factory) {
 	devs := devices(t, f, 2)
-	a, err := newSide(devs[0], rdma.EndpointOptions{})
-	require.NoError(t, err)
-	b, err := newSide(devs[1], rdma.EndpointOptions{})
-	require.NoError(t, err)
+	a, b := apart(t, devs[0], devs[1], rdma.EndpointOptions{})
 	addr := b.ep.Address()
 	require.NoError(t, b.ep.Close())
 	ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
@@ -186,10 +174,7 @@ func testConnectToClosed(t *testing.T, f Factory) {
 func testCloseDuringConnect(t *testing.T, f Factory) {
 	devs := devices(t, f, 2)
 	for range 8 {
-		a, err := newSide(devs[0], rdma.EndpointOptions{})
-		require.NoError(t, err)
-		b, err := newSide(devs[1], rdma.EndpointOptions{})
-		require.NoError(t, err)
+		a, b := apart(t, devs[0], devs[1], rdma.EndpointOptions{})
 		ctx, cancel := context.WithTimeout(t.Context(), Limit)
 		returned := make(chan error, 1)
 		go func() { returned <- a.ep.Connect(ctx, b.ep.Address()) }()
@@ -198,7 +183,7 @@ func testCloseDuringConnect(t *testing.T, f Factory) {
 		<-returned
 		assert.NoError(t, ctx.Err(), "only the deadline ended it")
 		cancel()
-		err = a.ep.Connect(t.Context(), b.ep.Address())
+		err := a.ep.Connect(t.Context(), b.ep.Address())
 		assert.True(t, errors.Is(err, rdma.ErrClosed), "connect after close: %v", err)
 	}
 }

@@ -77,10 +77,7 @@ func testNotAfterLocalClose(t *testing.T, f Factory) {
 
 func testNilOnLost(t *testing.T, f Factory) {
 	devs := devices(t, f, 2)
-	a, err := newSide(devs[0], rdma.EndpointOptions{})
-	require.NoError(t, err)
-	b, err := newSide(devs[1], rdma.EndpointOptions{})
-	require.NoError(t, err)
+	a, b := apart(t, devs[0], devs[1], rdma.EndpointOptions{})
 	silent, err := devs[0].NewEndpoint(a.cq, rdma.EndpointOptions{})
 	require.NoError(t, err)
 	a.ep = silent

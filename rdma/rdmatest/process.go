@@ -34,11 +34,11 @@ var processTests = []struct {
 // RunProcesses runs the tests that need a second process. The provider's TestMain calls Main with
 // the same opener.
 func RunProcesses(t *testing.T, open Opener) {
-	t.Run("WarmUp", func(t *testing.T) {
-		s, c := withChild(t, open, rdma.EndpointOptions{})
-		c.do(t, order{Do: "nothing"})
-		assert.Empty(t, s.lost.all())
-	})
+	s, c := withChild(t, open, rdma.EndpointOptions{}) // as warmUp
+	c.do(t, order{Do: "nothing"})
+	assert.Empty(t, s.lost.all())
+	require.NoError(t, s.dev.Close())
+	c.kill()
 	for _, tt := range processTests {
 		t.Run(tt.name, func(t *testing.T) {
 			checkLeaks(t)

@@ -125,12 +125,19 @@ func newPair(t *testing.T, f Factory, opts rdma.EndpointOptions) (a, b *side) {
 // pairOn returns two connected sides on the given devices.
 func pairOn(t *testing.T, da, db rdma.Device, opts rdma.EndpointOptions) (a, b *side) {
 	t.Helper()
+	a, b = apart(t, da, db, opts)
+	require.NoError(t, connect(t.Context(), a.ep, b.ep))
+	meet(a, b)
+	return a, b
+}
+
+// apart returns two sides that are not connected.
+func apart(t *testing.T, da, db rdma.Device, opts rdma.EndpointOptions) (a, b *side) {
+	t.Helper()
 	a, err := newSide(da, opts)
 	require.NoError(t, err)
 	b, err = newSide(db, opts)
 	require.NoError(t, err)
-	require.NoError(t, connect(t.Context(), a.ep, b.ep))
-	meet(a, b)
 	return a, b
 }
 
