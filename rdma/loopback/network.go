@@ -53,12 +53,6 @@ func MaxMessage(n int) Option { return func(d *Device) { d.attr.MaxMessage = max
 // MaxInline sets Attr.MaxInline in bytes. The default is 256; 0 means no inline.
 func MaxInline(n int) Option { return func(d *Device) { d.attr.MaxInline = max(n, 0) } }
 
-// Expect sets the latency and the bandwidth (bytes per second) that Attr reports, for tests of what
-// chooses by them. Nothing is delayed.
-func Expect(latency time.Duration, bandwidth float64) Option {
-	return func(d *Device) { d.attr.Latency, d.attr.Bandwidth = latency, bandwidth }
-}
-
 // Device adds a device. Devices are numbered from 0 in the order of the calls.
 func (n *Network) Device(opts ...Option) *Device {
 	n.mu.Lock()

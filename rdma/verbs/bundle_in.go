@@ -2,7 +2,6 @@ package verbs
 
 import (
 	"encoding/binary"
-	"math/bits"
 
 	"github.com/gccl/gccl/rdma"
 	"github.com/gccl/gccl/rdma/internal/rail"
@@ -59,9 +58,9 @@ func (b *bundle) take(i int, c *rdma.Completion) {
 	}
 }
 
-// notice reads a slot of the inbox that is not an announcement.
-func (b *bundle) notice(slot int) (dead rail.Set, x, y uint64) {
-	m := b.inbox.Bytes()[(b.opts.RecvDepth+slot)*slotBytes:]
+// notice reads a slot of the inbox behind the announcements.
+func (b *bundle) notice(notice int) (dead rail.Set, x, y uint64) {
+	m := b.inbox.Bytes()[(b.opts.RecvDepth+notice)*slotBytes:]
 	le := binary.LittleEndian
 	return rail.Set(le.Uint64(m)), le.Uint64(m[8:]), le.Uint64(m[16:])
 }
@@ -72,7 +71,7 @@ func (b *bundle) heardLost(n int) {
 		b.refuse("%d lost queue pairs", n)
 		return
 	}
-	dead, landed, _ := b.notice(n)
+	dead, landed, _ := b.notice(lostSlot(n))
 	if dead.Len() != n || !b.all.Holds(dead) {
 		b.refuse("lost queue pairs %#x of %#x", dead, b.all)
 		return
@@ -96,7 +95,7 @@ func (b *bundle) heardAgain(n int) {
 		return
 	}
 	in := &b.in
-	dead, _, nth := b.notice(rail.Max + 1 + n)
+	dead, _, nth := b.notice(againSlot(n))
 	if dead != b.out.send.Dead() || n <= in.round {
 		return
 	}
@@ -126,7 +125,7 @@ func (b *bundle) deliver(c *rdma.Completion) bool {
 		if a.round != uint32(in.round) { // written again, and the "again" before it not read yet
 			return false
 		}
-		lead := bits.TrailingZeros16(uint16(in.began))
+		lead := in.began.Lead()
 		for i := range rail.Max {
 			if p := &in.pieces[i]; a.stripes > 0 && in.began.Has(i) && i != lead && (p.round != in.round || (p.number-a.stripes)&numberMask >= 1<<(numberBits-1)) {
 				return false

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math/bits"
 
 	"github.com/gccl/gccl/rdma"
 	"github.com/gccl/gccl/rdma/internal/rail"
@@ -126,7 +125,7 @@ func (b *bundle) transmit(seq uint64) bool {
 	r := o.at(seq)
 	w := &r.w
 	live := b.live()
-	lead := bits.TrailingZeros16(uint16(live))
+	lead := live.Lead()
 	cut := len(w.Local) >= stripeMin && live.Len() > 1 && (w.HasImm || !o.cut)
 	if len(w.Local) > 0 && (cut || o.pieces > 0) {
 		for s := o.head; s < seq; s++ {
@@ -250,15 +249,21 @@ func (b *bundle) tellLost() {
 		return
 	}
 	dead := b.out.send.Dead()
-	slot := b.peer.depth + dead.Len()
-	x := b.staging.Bytes()[slot*slotBytes:]
-	binary.LittleEndian.PutUint64(x, uint64(dead))
-	binary.LittleEndian.PutUint64(x[8:], b.in.landed)
+	slot := b.stageNotice(lostSlot(dead.Len()), uint64(dead), b.in.landed)
 	for i := range rail.Max {
 		if b.live().Has(i) {
 			b.announce(i, slot, bundleImm(bundleLostRails, 0, uint64(dead.Len())), noNumber)
 		}
 	}
+}
+
+// stageNotice writes the words of a notice, and returns its slot among all.
+func (b *bundle) stageNotice(notice int, words ...uint64) (slot int) {
+	slot = b.peer.depth + notice
+	for i, w := range words {
+		binary.LittleEndian.PutUint64(b.staging.Bytes()[slot*slotBytes+8*i:], w)
+	}
+	return slot
 }
 
 // reconcile sees whether both ends have given up the same rails, and begins again then. mu is held.
@@ -312,11 +317,7 @@ func (b *bundle) beginAgain() bool {
 		o.acked[i] = first
 	}
 	dead := o.send.Dead()
-	slot := b.peer.depth + rail.Max + 1 + dead.Len()
-	x := b.staging.Bytes()[slot*slotBytes:]
-	binary.LittleEndian.PutUint64(x, uint64(dead))
-	binary.LittleEndian.PutUint64(x[8:], first)
-	binary.LittleEndian.PutUint64(x[16:], nth)
-	b.announce(bits.TrailingZeros16(uint16(live)), slot, bundleImm(bundleAgain, 0, uint64(dead.Len())), noNumber)
+	slot := b.stageNotice(againSlot(dead.Len()), uint64(dead), first, nth)
+	b.announce(live.Lead(), slot, bundleImm(bundleAgain, 0, uint64(dead.Len())), noNumber)
 	return true
 }

@@ -45,6 +45,10 @@ const (
 
 func inboxBytes(depth int) int { return (depth + 2*(rail.Max+1)) * slotBytes }
 
+// lostSlot and againSlot are where, behind the announcements, an end says something after n lost rails.
+func lostSlot(n int) int  { return n }
+func againSlot(n int) int { return rail.Max + 1 + n }
+
 type announcement struct {
 	seq, nth   uint64
 	imm, bytes uint32

@@ -189,7 +189,7 @@ func (c *control) tickLocked(now time.Time) time.Time {
 			c.due = now.Add(c.k.dev.opts.probeLimit())
 			c.probing = c.sayLocked(m) == nil
 		case c.heard:
-			c.lostLocked(fmt.Sprintf("no answer to a keep-alive for %v: its process or host is gone, or the network is down", c.k.dev.opts.probeLimit()))
+			c.lostLocked(fmt.Sprintf("no answer to a keep-alive for %v: %s", c.k.dev.opts.probeLimit(), unreachable))
 			return time.Time{}
 		default: // soft-RoCE has been seen to forget the hello
 			c.due = now.Add(c.k.dev.opts.probeLimit())
@@ -251,8 +251,8 @@ func (c *control) sentLocked(m message, s ibv.Status) {
 		c.last = c.greeted // it is connected, so that it hears the next hello
 		c.againLocked()
 	case s == ibv.RetryExceeded:
-		c.lostLocked(fmt.Sprintf("no answer to a keep-alive for %d times %v or more: its process or host is gone, or the network is down",
-			controlTimers(&c.k.dev.opts).retry+1, ackTimeout(controlTimers(&c.k.dev.opts).timeout)))
+		t := controlTimers(&c.k.dev.opts)
+		c.lostLocked(fmt.Sprintf("no answer to a keep-alive for %d times %v or more: %s", t.retry+1, ackTimeout(t.timeout), unreachable))
 	default:
 		c.lostLocked(fmt.Sprintf("keep-alive failed: %v", s))
 	}
@@ -263,7 +263,7 @@ func (c *control) againLocked() {
 	if !time.Now().Before(c.giveUp) {
 		why := fmt.Sprintf("the peer did not connect within %v", c.k.dev.opts.ConnectTimeout)
 		if c.greeted {
-			why = "no answer from the peer since it connected: its process or host is gone, or the network is down"
+			why = "no answer from the peer since it connected: " + unreachable
 		}
 		c.lostLocked(why)
 		return

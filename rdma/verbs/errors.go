@@ -27,6 +27,9 @@ func (e *CompletionError) Error() string { return e.text }
 // nothing for a write that is wrong in itself.
 func (e *CompletionError) Unwrap() []error { return e.kinds }
 
+// unreachable is what it means that a card gets no answer.
+const unreachable = "the peer's process or host is gone, or the network is down"
+
 // completionError explains a bad status of a write.
 func (e *endpoint) completionError(s ibv.Status, vendor uint32) error {
 	err := &CompletionError{Status: uint32(s), Vendor: vendor}
@@ -37,8 +40,8 @@ func (e *endpoint) completionError(s ibv.Status, vendor uint32) error {
 		hint = ": the peer refused the key or the range, or its process is being killed"
 	case ibv.RetryExceeded:
 		err.kinds = []error{rdma.ErrPeerLost}
-		hint = fmt.Sprintf(": no acknowledgement for %d times %v or more: the peer's process or host is gone, or the network is down%s",
-			e.dev.opts.RetryCount+1, ackTimeout(e.dev.opts.Timeout), e.dev.portHint())
+		hint = fmt.Sprintf(": no acknowledgement for %d times %v or more: %s%s",
+			e.dev.opts.RetryCount+1, ackTimeout(e.dev.opts.Timeout), unreachable, e.dev.portHint())
 	case ibv.RNRExceeded:
 		err.kinds = []error{rdma.ErrPeerLost}
 		hint = ": the peer had no receive posted: more writes with immediate unpolled than its RecvDepth"

@@ -48,6 +48,9 @@ func (s Set) Without(i int) Set { return s &^ (1 << i) }
 // Holds reports whether all of t are in s.
 func (s Set) Holds(t Set) bool { return t&^s == 0 }
 
+// Lead is the first rail in s, which must not be empty.
+func (s Set) Lead() int { return bits.TrailingZeros16(uint16(s)) }
+
 // Len is how many rails are in s.
 func (s Set) Len() int { return bits.OnesCount16(uint16(s)) }
 
