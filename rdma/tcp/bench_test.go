@@ -123,6 +123,23 @@ func (x *end) awaitReceived(n int) error {
 	return nil
 }
 
+// watchdog ends after 20 seconds of looking, without those in which the whole process was held.
+type watchdog struct{ last, limit time.Time }
+
+func newWatchdog() *watchdog {
+	now := time.Now()
+	return &watchdog{now, now.Add(20 * time.Second)}
+}
+
+func (w *watchdog) over() bool {
+	now := time.Now()
+	if gap := now.Sub(w.last); gap > time.Second {
+		w.limit = w.limit.Add(gap)
+	}
+	w.last = now
+	return now.After(w.limit)
+}
+
 // BenchmarkHalfRoundTrip compares an endpoint with sockets that are polled in the same way: ns/op is a
 // round trip. Both run in turns, since the machine changes between runs.
 func BenchmarkHalfRoundTrip(b *testing.B) {

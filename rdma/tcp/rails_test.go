@@ -138,14 +138,8 @@ func railRun(t *testing.T, a, b *end, total int, redirect bool, at func(n int)) 
 	ab := &railStream{from: a, to: b, total: total, redirect: redirect}
 	ba := &railStream{from: b, to: a, total: total, redirect: redirect}
 	next := 0
-	last := time.Now()
-	for limit := last.Add(20 * time.Second); ab.wrote < total || ba.wrote < total; {
-		now := time.Now()
-		if gap := now.Sub(last); gap > time.Second {
-			limit = limit.Add(gap) // the whole process was held
-		}
-		last = now
-		require.True(t, now.Before(limit), "stuck: %d and %d of %d received, %d and %d written; %s; %s",
+	for w := newWatchdog(); ab.wrote < total || ba.wrote < total; {
+		require.False(t, w.over(), "stuck: %d and %d of %d received, %d and %d written; %s; %s",
 			ab.received, ba.received, total, ab.wrote, ba.wrote, railState(a), railState(b))
 		if at != nil && ab.posted == next {
 			at(next)
@@ -416,8 +410,8 @@ func railSides(t *testing.T, a, b *end, total int) error {
 		peer := []*end{b, a}[i]
 		g.Go(func() error {
 			posted, wrote, got := 0, 0, 0
-			for limit := time.Now().Add(30 * time.Second); wrote < total || got < total; {
-				if time.Now().After(limit) {
+			for w := newWatchdog(); wrote < total || got < total; {
+				if w.over() {
 					return fmt.Errorf("end %d is stuck: %d posted, %d written, %d received of %d", i, posted, wrote, got, total)
 				}
 				if posted < total && posted-wrote < railSlots && posted-int(received[1-i].Load()) < railSlots {
