@@ -36,6 +36,8 @@ var ErrBuild = errors.New("built without verbs: " + runtime.GOOS + "/" + runtime
 var Load = sync.OnceValues(load)
 
 func load() (*Lib, error) {
+	runtime.LockOSThread() // what dlopen has to say of its failure, it says to the thread
+	defer runtime.UnlockOSThread()
 	h, err := dlopen("libibverbs.so.1")
 	if err != nil {
 		return nil, err
