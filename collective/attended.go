@@ -59,21 +59,24 @@ func (c *Comm) attend(ctx context.Context, what string) {
 
 // look tends the links and returns why the ranks cannot go on together, or nil.
 func (c *Comm) look() error {
-	if err := c.engine.Tend(); err != nil {
-		return err
+	err := c.engine.Tend()
+	for r := 0; r < c.size && err == nil; r++ {
+		err = c.lookAt(r)
 	}
-	silence, now := c.silence(), time.Now()
-	for r := range c.size {
-		p := c.mesh.Peer(r)
-		if p == nil {
-			continue
-		}
-		if silence > 0 {
-			p.Listen(now, silence)
-		}
-		if n := p.Gone(); n != nil {
-			return &executor.Gone{Notice: n}
-		}
+	return err
+}
+
+// lookAt returns why a rank will answer nothing more, or nil.
+func (c *Comm) lookAt(rank int) error {
+	p := c.mesh.Peer(rank)
+	if p == nil {
+		return nil
+	}
+	if silence := c.silence(); silence > 0 {
+		p.Listen(time.Now(), silence)
+	}
+	if n := p.Gone(); n != nil {
+		return &executor.Gone{Notice: n}
 	}
 	return nil
 }

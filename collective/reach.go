@@ -181,8 +181,7 @@ func (c *Comm) join(ctx context.Context, ranks []int) error {
 	return c.showWindows(ctx, ranks)
 }
 
-// showWindows maps the parts of the windows that ranks have which have joined. Meanwhile it looks after the links: a rank that is stopped
-// does not answer.
+// showWindows maps the parts of the windows that ranks have which have joined.
 func (c *Comm) showWindows(ctx context.Context, ranks []int) error {
 	if len(c.windows.list) == 0 {
 		return nil
@@ -190,40 +189,53 @@ func (c *Comm) showWindows(ctx context.Context, ranks []int) error {
 	ctx, cancel := c.unbroken(ctx)
 	defer cancel()
 	var shows []func()
-	fetched := make(chan error, 1)
-	go func() {
-		for _, r := range ranks {
-			for i := range c.windows.list {
-				show, err := c.windows.list[i].fetch(ctx, c.mesh.Peer(r))
-				if err != nil {
-					fetched <- err
-					return
-				}
-				shows = append(shows, show)
+	for _, r := range ranks {
+		for i := range c.windows.list {
+			show, err := c.fetchWindow(ctx, &c.windows.list[i], r)
+			if err != nil {
+				return err
 			}
+			shows = append(shows, show)
 		}
-		fetched <- nil
+	}
+	for _, show := range shows {
+		show()
+	}
+	return nil
+}
+
+// fetchWindow is window.fetch from a rank. Meanwhile it looks after the links: a rank that is stopped does not answer. What other ranks
+// do, which may have closed their communicators, matters to calls that need them.
+func (c *Comm) fetchWindow(ctx context.Context, w *window, rank int) (show func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	fetched := make(chan struct{})
+	go func() {
+		defer close(fetched)
+		show, err = w.fetch(ctx, c.mesh.Peer(rank))
 	}()
 	timer := time.NewTimer(firstTend)
 	defer timer.Stop()
 	for pause := firstTend; ; {
 		select {
-		case err := <-fetched:
-			if err == nil {
-				for _, show := range shows {
-					show()
-				}
-			}
-			return err
+		case <-fetched:
+			return show, err
 		case <-timer.C:
-			if err := c.look(); err != nil {
-				cancel()
-				<-fetched
-				return err
-			}
-			pause = min(2*pause, lastTend)
-			timer.Reset(pause)
 		}
+		why := c.engine.Tend()
+		broken := why != nil
+		if !broken {
+			why = c.lookAt(rank)
+		}
+		if why != nil {
+			cancel()
+			if <-fetched; err != nil || broken { // else it has been mapped before the rank was gone
+				return nil, why
+			}
+			return show, nil
+		}
+		pause = min(2*pause, lastTend)
+		timer.Reset(pause)
 	}
 }
 

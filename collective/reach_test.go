@@ -140,3 +140,34 @@ func TestStoppedWhileAWindowIsMapped(t *testing.T) {
 		require.Equal(t, 2, broke.Peer)
 	})
 }
+
+// A rank that has closed its communicator does not spoil the calls of others, while a new link between them maps a window.
+func TestClosedWhileAWindowIsMapped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at := new(atomic.Pointer[hook])
+		cfg := Config{Lazy: 1, Timeout: time.Hour, Spin: -1, Algo: "ring"}
+		cfg.wrap = func(_ int, d rdma.Device) rdma.Device { return &hooked{d.(rdma.BellDevice), at} }
+		comms, err := NewLocal(t.Context(), 5, cfg)
+		require.NoError(t, err)
+		defer closeAll(t, comms...)
+		together(comms, func(c *Comm) { assert.NoError(t, second(c.Alloc(t.Context(), tensor.Uint8, 1000))) })
+		require.NotNil(t, comms[0].mesh.Peer(1))
+		require.Nil(t, comms[0].mesh.Peer(2))
+		require.NoError(t, comms[1].Close())
+		h := hook(func(_ context.Context, step string) {
+			if step == "map" {
+				time.Sleep(time.Second)
+			}
+		})
+		at.Store(&h)
+		got := []byte{0}
+		together([]*Comm{comms[0], comms[2]}, func(c *Comm) {
+			if c.rank == 0 {
+				assert.NoError(t, c.Send(t.Context(), tensor.Of([]byte{1}), 2))
+			} else {
+				assert.NoError(t, c.Recv(t.Context(), tensor.Of(got), 0))
+			}
+		})
+		require.Equal(t, []byte{1}, got)
+	})
+}
