@@ -142,25 +142,29 @@ func (g *guest) invite(ctx context.Context, in *invitation) error {
 // are in the hall again, in their order.
 func tellAll(guests []*guest, verdicts []toGuest) {
 	var telling sync.WaitGroup
+	heard := make([]bool, len(guests))
 	for i, g := range guests {
-		telling.Go(func() { g.tell(verdicts[i]) })
+		telling.Go(func() { heard[i] = g.tell(verdicts[i]) })
 	}
 	telling.Wait()
 	for i, g := range guests {
-		if verdicts[i].Again {
+		if heard[i] && verdicts[i].Again {
 			g.sendBack()
 		}
 	}
 }
 
-// tell lets an invited newcomer know how it ends: it hangs up, or waits for another invitation (sendBack).
-func (g *guest) tell(verdict toGuest) {
+// tell lets an invited newcomer know how it ends: it hangs up, or waits for another invitation (sendBack). One that does not take it
+// is sent away.
+func (g *guest) tell(verdict toGuest) bool {
 	if g.fail != nil {
 		g.fail(nil)
 	}
 	if err := g.say(verdict); err != nil {
-		g.contact.Close() // which ends life
+		g.contact.Close() // which ends life, later
+		return false
 	}
+	return true
 }
 
 // sendBack puts a newcomer into the hall again, if it is still there.

@@ -36,3 +36,33 @@ func TestGuestDeclines(t *testing.T) {
 	}
 	require.Empty(t, guests[0].coming)
 }
+
+// A newcomer that cannot be told to wait for another invitation does not wait for one.
+func TestUntoldIsNotSentBack(t *testing.T) {
+	net := bootstrap.NewLocalNet()
+	at, from := net.OpenPort(), net.OpenPort()
+	defer at.Close()
+	defer from.Close()
+	entrance := at.Enter(joinCircle("run", ""), bootstrap.ForJoining)
+	defer entrance.Close()
+	h := &hall{life: t.Context(), changed: make(chan struct{})}
+	var guests []*guest
+	for range 3 {
+		contact, err := from.Call(t.Context(), joinCircle("run", ""), bootstrap.ForJoining, 0, at.Addrs())
+		require.NoError(t, err)
+		defer contact.Close()
+		go func() {
+			for err := error(nil); err == nil; {
+				_, err = contact.Receive()
+			}
+		}()
+		here, err := entrance.Accept(t.Context())
+		require.NoError(t, err)
+		guests = append(guests, newGuest(h, here)) // which nobody listens to: that is later than the end of tellAll
+	}
+	guests[1].contact.Close()
+	tellAll(guests, []toGuest{{Again: true}, {Again: true}, {Again: true}})
+	require.Len(t, h.guests, 2)
+	require.Same(t, guests[0], h.guests[0])
+	require.Same(t, guests[2], h.guests[1])
+}
