@@ -360,6 +360,8 @@ func TestNoRoom(t *testing.T) {
 		require.Empty(t, out)
 	}
 	require.NoError(t, roomFor(2, 1<<20))
+	barrier := perfOptions{Collective: "barrier", Ranks: 1 << 30, Max: 64 << 20, Factor: 2, Window: 1, Budget: 1, DType: "float", Op: "sum", Root: "0", Format: "nccl"}
+	require.NoError(t, barrier.validate(), "it has no buffers")
 }
 
 // Wrong numbers of ranks are refused before anything is printed.

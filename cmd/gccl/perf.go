@@ -135,7 +135,10 @@ func (o *perfOptions) validate() error {
 		return fmt.Errorf("-r %s: need a rank, or all", o.Root)
 	}
 	most := o.Max
-	if len(o.Sizes) > 0 {
+	switch {
+	case o.Collective == "barrier":
+		most = 0
+	case len(o.Sizes) > 0:
 		most = slices.Max(o.Sizes)
 	}
 	return roomFor(o.Ranks, float64(o.Window)*float64(most))
