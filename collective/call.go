@@ -109,8 +109,10 @@ func (c *Comm) check(call *Call, sh *shape) error {
 		return invalid("%v: root %d of %d ranks", *call, call.Root, c.size)
 	}
 	if call.Kind == Barrier {
-		*sh = shape{dtype: tensor.Uint8, in: sh.in[:0], out: sh.out[:0]}
-		sh.in, sh.out = append(sh.in, 0), append(sh.out, 0)
+		*sh = shape{dtype: tensor.Uint8, in: append(sh.in[:0], 0), out: sh.out[:0]}
+		for range c.size {
+			sh.out = append(sh.out, 0)
+		}
 		return nil
 	}
 	needDst, needSrc := c.needs(call)

@@ -43,7 +43,7 @@ func (c *Comm) chosen(key planKey, cand tuner.Candidate) choice {
 // query is a call as the tuner sees it.
 func (c *Comm) query(key planKey) tuner.Query {
 	if key.kind == Barrier {
-		return tuner.Query{Collective: schedule.AllReduce, Exact: true, Free: true}
+		return tuner.Query{Collective: schedule.AllGather, InPlace: true, Free: true}
 	}
 	coll := schedule.Collective(key.kind)
 	q := tuner.Query{Collective: coll, Bytes: key.count * key.dtype.Size(), Registered: key.registered, InPlace: true, Uneven: key.uneven}

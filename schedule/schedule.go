@@ -23,7 +23,7 @@ import "math"
 // Collective names the meaning of a schedule: what Out must hold when every rank has finished.
 type Collective uint8
 
-// The collectives. Barrier is an AllReduce of zero elements and has no entry of its own.
+// The collectives. Barrier is an AllGather of zero elements and has no entry of its own.
 const (
 	AllReduce     Collective = iota + 1 // every Out = In of rank 0 ⊕ … ⊕ In of rank n−1
 	ReduceScatter                       // Out of rank r = block r of the reduction
