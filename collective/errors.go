@@ -12,7 +12,8 @@ var (
 	// ErrInvalid: an argument or a setting is wrong; nothing was sent, and a communicator that there is stays fine.
 	ErrInvalid = errors.New("invalid argument or setting")
 	// ErrNotBegun: the context of a call, or of an operation such as Alloc or Split, ended before its turn came; the error wraps the
-	// context's, too. Nothing was sent and the communicator is as it was, but the other ranks wait for this call: make it again, or Abort.
+	// context's, too. Nothing was sent (but by Shrink, which revokes the communicator first) and the communicator is as it was, but the
+	// other ranks wait for this call: make it again, or Abort.
 	ErrNotBegun = errors.New("call not begun")
 	// ErrMismatch: ranks made different calls.
 	ErrMismatch = errors.New("ranks disagree")
