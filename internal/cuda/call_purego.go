@@ -2,7 +2,11 @@
 
 package cuda
 
-import "github.com/ebitengine/purego"
+import (
+	"runtime"
+
+	"github.com/ebitengine/purego"
+)
 
 // call calls a C function with integer and pointer arguments; pointers lead outside the Go heap and stack.
 func call(fn uintptr, args ...uintptr) Result {
@@ -11,6 +15,8 @@ func call(fn uintptr, args ...uintptr) Result {
 }
 
 func dlopen(name string) (uintptr, error) {
+	runtime.LockOSThread() // what dlopen has to say of its failure, it says to the thread
+	defer runtime.UnlockOSThread()
 	return purego.Dlopen(name, purego.RTLD_NOW|purego.RTLD_LOCAL)
 }
 
