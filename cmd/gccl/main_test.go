@@ -362,6 +362,8 @@ func TestNoRoom(t *testing.T) {
 	require.NoError(t, roomFor(2, 1<<20))
 	barrier := perfOptions{Collective: "barrier", Ranks: 1 << 30, Max: 64 << 20, Factor: 2, Window: 1, Budget: 1, DType: "float", Op: "sum", Root: "0", Format: "nccl"}
 	require.NoError(t, barrier.validate(), "it has no buffers")
+	t.Setenv(rankEnv, "{}")
+	require.NoError(t, roomFor(1, 1<<60), "the launching process has asked for all ranks")
 }
 
 // Wrong numbers of ranks are refused before anything is printed.
