@@ -17,6 +17,7 @@ type lineWriter struct {
 	to     io.Writer
 	prefix string
 	rest   []byte
+	cut    bool // the line goes on from one that was cut at maxLine
 }
 
 func (l *lines) writer(prefix string, toErr bool) *lineWriter {
@@ -40,11 +41,15 @@ func (w *lineWriter) Write(b []byte) (int, error) {
 			i++
 		}
 		w.rest = append(w.rest, b[:i]...)
-		if i == len(b) && len(w.rest) < maxLine {
+		ended := i < len(b)
+		if !ended && len(w.rest) < maxLine {
 			break
 		}
-		w.emit()
-		if i == len(b) {
+		if len(w.rest) > 0 || !w.cut {
+			w.emit()
+		}
+		w.cut = !ended
+		if !ended {
 			break
 		}
 		b = b[i+1:]
