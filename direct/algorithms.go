@@ -110,9 +110,9 @@ func allToAlls() []schedule.Info {
 		},
 		{
 			Name: "direct.AllToAllDirect", Collective: schedule.AllToAll, Make: AllToAllDirect,
-			Supports: anySize,
-			Formula:  "α + (p−1)/p·Sβ",
-			Cost:     perRank(func(p int) schedule.Cost { return cost(min(1, p-1), p-1, 0, p) }),
+			Short: true, Supports: anySize,
+			Formula: "α + (p−1)/p·Sβ",
+			Cost:    perRank(func(p int) schedule.Cost { return cost(min(1, p-1), p-1, 0, p) }),
 		},
 		{
 			Name: "direct.AllToAllBruck", Collective: schedule.AllToAll, Make: AllToAllBruck,

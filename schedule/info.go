@@ -18,6 +18,8 @@ type Info struct {
 	// that a rank needs to know the lengths only of blocks that it holds in In or Out. But for AllGather and
 	// ReduceScatter, all is one window then, so that a chunk may be longer than a link holds: Schedule.Ahead is 0.
 	Uneven bool
+	// Short says that the algorithm is for calls that fit into a few slots, whatever Cost says of longer ones.
+	Short bool
 	// Formula is Cost in the α-β-γ model, for people: "2(p−1)α + 2(p−1)/p·Sβ + (p−1)/p·Sγ". Before a colon
 	// stands what it is for: a size, a radix, hosts, or data that is sent on while it arrives (streamed). "At the
 	// root" says that Sβ is what the root receives, since it is more than any rank sends.

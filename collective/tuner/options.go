@@ -42,6 +42,10 @@ func (t *Tuner) options(q Query) (list []option) {
 	return list
 }
 
+// shortMost is the longest call for which algorithms that are for short ones are offered where no measurement says more:
+// all to all over tcp between processes of one host is faster up to there (see defaults).
+const shortMost = 512 << 10
+
 // refuse says why an algorithm cannot or may not serve a call.
 func (t *Tuner) refuse(i int, in *schedule.Info, q Query) string {
 	if err := in.Supports(t.cfg.Size, t.shape); err != nil {
@@ -76,6 +80,9 @@ func (t *Tuner) refuse(i int, in *schedule.Info, q Query) string {
 		case q.Narrow && !(p.nary && !prefix || p.pairwise && prefix):
 			return "results are to be reproducible, and it rounds partial results of this type"
 		}
+	}
+	if row := t.defaultFor(q); in.Short && q.Bytes > shortMost && (row == nil || row.algorithm != in.Name) && !t.cfg.Rules.names(i, q) {
+		return "is for short calls"
 	}
 	if t.cfg.Hosts == nil && TwoLevel(in) && !t.cfg.Rules.names(i, q) {
 		return "two levels are for several hosts"

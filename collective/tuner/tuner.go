@@ -235,7 +235,7 @@ func (t *Tuner) none(q Query, list []option) error {
 func Digest(catalog []schedule.Info) string {
 	h := fnv.New64a()
 	for _, in := range catalog {
-		fmt.Fprintln(h, in.Name, in.Collective, in.Ordered, in.Canonical, in.InPlace, in.Uneven)
+		fmt.Fprintln(h, in.Name, in.Collective, in.Ordered, in.Canonical, in.InPlace, in.Uneven, in.Short)
 	}
 	for _, name := range []string{"shm", "loopback", "tcp", "verbs"} {
 		fmt.Fprintln(h, name, model[name])

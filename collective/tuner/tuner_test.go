@@ -192,6 +192,13 @@ func TestRefusals(t *testing.T) {
 	a2a.InPlace, a2a.Uneven, a2a.Pairwise = false, true, true
 	require.Contains(t, refused(cfg, a2a, "direct.AllToAllBruck"), "equal lengths")
 
+	far := cfg
+	far.Local = "verbs" // of which no measurement is in the table
+	require.Empty(t, refused(far, query(schedule.AllToAll, shortMost), "direct.AllToAllDirect"))
+	require.Contains(t, refused(far, query(schedule.AllToAll, 1<<20), "direct.AllToAllDirect"), "short calls")
+	far.Rules, _ = ParseRules("alltoall:AllToAllDirect", cfg.Catalog)
+	require.Empty(t, refused(far, query(schedule.AllToAll, 1<<20), "direct.AllToAllDirect"))
+
 	few := cfg
 	few.Lanes = 3
 	require.Contains(t, refused(few, ar, "tree.AllReduceDouble"), "4 lanes")
