@@ -58,7 +58,7 @@ func (c *Comm) query(key planKey) tuner.Query {
 	}
 	if coll.Reduces() {
 		q.Ordered = !key.op.Commutative()
-		q.Exact = integer(key.dtype) && tensor.NameOf(key.op.Code()) != "custom"
+		q.Exact = integer(key.dtype) && !key.op.Custom()
 		q.Narrow = narrow(key.dtype)
 	}
 	return q

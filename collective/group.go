@@ -18,6 +18,9 @@ import (
 // tensors must not overlap.
 func (c *Comm) Group(ctx context.Context, calls ...Call) error {
 	if b, ok := c.queue.begin(); ok {
+		if slices.ContainsFunc(calls, func(call Call) bool { return call.Op.Custom() }) {
+			return c.custom(b, func() error { return c.runGroup(ctx, calls) })
+		}
 		err := c.runGroup(ctx, calls)
 		c.queue.end(b)
 		return err

@@ -32,6 +32,9 @@ func (c *Comm) Prepare(call Call) (*Prepared, error) {
 // Run makes the call and waits for it.
 func (p *Prepared) Run(ctx context.Context) error {
 	if b, ok := p.c.queue.begin(); ok {
+		if p.call.Op.Custom() {
+			return p.c.custom(b, func() error { return p.run(ctx) })
+		}
 		err := p.run(ctx)
 		p.c.queue.end(b)
 		return err

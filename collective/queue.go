@@ -235,6 +235,9 @@ func (c *Comm) operate(ctx context.Context, what operation, work func() error) e
 // do makes a call and waits for it.
 func (c *Comm) do(ctx context.Context, call *Call) error {
 	if b, ok := c.queue.begin(); ok {
+		if call.Op.Custom() {
+			return c.custom(b, func() error { return c.run(ctx, call) })
+		}
 		err := c.run(ctx, call)
 		c.queue.end(b)
 		return err
@@ -242,6 +245,21 @@ func (c *Comm) do(ctx context.Context, call *Call) error {
 	copied := *call
 	h := c.queue.put(func() error { return c.run(ctx, &copied) })
 	return h.await(ctx, copied)
+}
+
+// custom makes a call with a custom operation in the turn that b says. Should the operation panic, and the caller
+// recover, peers wait no more for this rank, and Close not for the call.
+func (c *Comm) custom(b *bias, run func() error) error {
+	returned := false
+	defer func() {
+		if !returned {
+			c.Abort("a reduce operation panicked")
+		}
+		c.queue.end(b)
+	}()
+	err := run()
+	returned = true
+	return err
 }
 
 // Start issues a call and returns at once. Its tensors belong to the call until it is done. Calls

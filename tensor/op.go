@@ -125,6 +125,9 @@ func (op Op) String() string {
 	return op.Name()
 }
 
+// Custom reports whether op is a program's own (the function [Custom]).
+func (op Op) Custom() bool { return op.custom != nil }
+
 // Commutative reports whether a ⊕ b = b ⊕ a, up to the bits of NaN. Every operation is taken to
 // be associative.
 func (op Op) Commutative() bool { return op.custom == nil || op.custom.commutative }
