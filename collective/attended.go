@@ -2,6 +2,7 @@ package collective
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -31,9 +32,26 @@ func (c *Comm) attended(ctx context.Context, what string, part func(context.Cont
 	cancel()
 	watch.Wait()
 	if e := c.usable(); err != nil && e != nil {
-		return fmt.Errorf("%w (%v)", e, err)
+		return noting(e, err)
 	}
 	return err
+}
+
+// noting is an error with another that came of it, or led to it, in parentheses; or the other alone, where that says both.
+func noting(err, other error) error {
+	if errors.Is(other, err) {
+		return other
+	}
+	return fmt.Errorf("%w (%v)", err, other)
+}
+
+// both is two errors, without the second where the first says it: why the communicator broke is the error of
+// whatever is tried afterwards, too.
+func both(first, second error) error {
+	if second != nil && errors.Is(first, second) {
+		return first
+	}
+	return errors.Join(first, second)
 }
 
 // attend looks after the links until ctx ends.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -207,9 +208,13 @@ func TestLongOperationsEnd(t *testing.T) {
 				<-ended
 				<-ended
 				about := fmt.Sprintf("%s, %s: %v", what, w.name, errs)
+				if e := comms[0].usable(); e != nil && errs[0] != nil {
+					require.Equal(t, 1, strings.Count(errs[0].Error(), e.Error()), about)
+				}
 				require.LessOrEqual(t, time.Since(began), w.bound, about)
 				for r, err := range errs {
 					require.Error(t, err, about)
+					require.LessOrEqual(t, strings.Count(err.Error(), what+": "), 1, about)
 					if w.kind[r] != nil {
 						require.ErrorIs(t, err, w.kind[r], about)
 					}

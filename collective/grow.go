@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gccl/gccl/internal/agree"
@@ -30,7 +31,7 @@ func (c *Comm) Waiting(ctx context.Context) (int, error) {
 				n[0] = int64(c.standby.hall.count())
 			}
 		}
-		return errors.Join(err, selfGroup{c: c, begun: err != nil}.run(ctx, call)) // the others hear of a failure
+		return both(err, selfGroup{c: c, begun: err != nil}.run(ctx, call)) // the others hear of a failure
 	})
 	switch {
 	case err != nil:
@@ -97,7 +98,7 @@ func (c *Comm) grow(ctx context.Context, s *recovery.Session, n int) (*Comm, err
 			return err
 		})
 		if err != nil {
-			mine.Error = err.Error()
+			mine.Error = strings.TrimPrefix(err.Error(), ErrUnavailable.Error()+": ") // which announce says
 		}
 	}
 	again := toGuest{Again: true}
@@ -137,7 +138,7 @@ func (c *Comm) grow(ctx context.Context, s *recovery.Session, n int) (*Comm, err
 			}
 		}
 	case made != nil:
-		err = fmt.Errorf("%w (%v)", err, made)
+		err = noting(err, made)
 	}
 	if child != nil {
 		err = errors.Join(err, child.Close())
@@ -162,7 +163,7 @@ func (c *Comm) confer(ctx context.Context, made error) (map[int]*fault, error) {
 	all, err := gathered(ctx, c, mine)
 	if err != nil {
 		if made != nil {
-			err = fmt.Errorf("%w (%v)", err, made)
+			err = noting(err, made)
 		}
 		return mine.Refused, err
 	}

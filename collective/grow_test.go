@@ -29,6 +29,19 @@ func grow(t *testing.T, comms []*Comm, n int) ([]*Comm, []error) {
 	return recovered(comms, func(c *Comm) (*Comm, error) { return c.Grow(ctx, n) })
 }
 
+// Where newcomers cannot find the job, Grow says so once, on all ranks, and changes nothing.
+func TestGrowWithoutStore(t *testing.T) {
+	comms, err := NewLocal(patient(t), 2, Config{Timeout: 20 * time.Second})
+	require.NoError(t, err)
+	_, errs := grow(t, comms, 1)
+	for _, err := range errs {
+		require.ErrorIs(t, err, ErrUnavailable)
+		require.Equal(t, 1, strings.Count(err.Error(), ErrUnavailable.Error()), err.Error())
+	}
+	sums(t, comms)
+	closeAll(t, comms...)
+}
+
 // waitFor has the ranks look until so many newcomers wait.
 func waitFor(t *testing.T, comms []*Comm, n int) {
 	t.Helper()

@@ -159,7 +159,7 @@ func (c *Comm) allWell(ctx context.Context, failed error) error {
 	}
 	all, err := selfGroup{c: c, begun: true}.AllGather(ctx, mine)
 	if failed != nil || err != nil {
-		return errors.Join(failed, err)
+		return both(failed, err)
 	}
 	for r, b := range all {
 		if len(b) > 0 {
@@ -188,7 +188,7 @@ func (c *Comm) setWindow(ctx context.Context, w *window, n int, all [][]byte) er
 			return fmt.Errorf("%s could not allocate its part", c.describe(r))
 		}
 		if len(b) != 32 {
-			return fmt.Errorf("%w: alloc: rank %d sent %d bytes", ErrInternal, r, len(b))
+			return fmt.Errorf("%w: rank %d sent %d bytes", ErrInternal, r, len(b))
 		}
 		if theirs := binary.LittleEndian.Uint64(b); theirs != uint64(n) {
 			return fmt.Errorf("%w: alloc of %d bytes here, of %d on %s", ErrMismatch, n, theirs, c.describe(r))
@@ -197,7 +197,7 @@ func (c *Comm) setWindow(ctx context.Context, w *window, n int, all [][]byte) er
 		if p := c.mesh.Peer(r); p != nil { // others when they join
 			show, err := w.fetch(ctx, p)
 			if err != nil {
-				return fmt.Errorf("alloc: %w", err)
+				return err
 			}
 			c.outside.Lock()
 			show()
