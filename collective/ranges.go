@@ -74,13 +74,13 @@ func number(name string) func(*Config, string) error {
 	}
 }
 
-// spin reads GCCL_SPIN, where 0 means none; −1 is understood, too.
+// spin reads GCCL_SPIN, where 0 means none, as what is negative does in Config.Spin.
 func spin(c *Config, s string) error {
 	v, err := ParseBytes(s)
 	switch {
 	case err != nil:
 		return err
-	case v < -1:
+	case v < 0:
 		return fmt.Errorf("%d: want 0 or more", v)
 	case v == 0:
 		v = -1

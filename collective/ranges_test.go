@@ -39,8 +39,10 @@ func TestNumbersOutOfRange(t *testing.T) {
 		{"GCCL_IB_TC", "256", "from 0 to 255"},
 		{"GCCL_IB_SL", "16", "from 0 to 15"},
 		{"GCCL_IB_PKEY", "65536", "from 0 to 65535"},
-		{"GCCL_SPIN", "-2", "0 or more"},
-		{"GCCL_TIMEOUT", "-1s", "not positive"},
+		{"GCCL_SPIN", "-1", "0 or more"},
+		{"GCCL_TIMEOUT", "-1s", "want a duration like 90s"},
+		{"GCCL_TIMEOUT", "abc", "want a duration like 90s"},
+		{"GCCL_HEARTBEAT", "-3", "a number of seconds, 0 or off"},
 		{"GCCL_CHECKSUM", "maybe", "want 0 or 1"},
 		{"GCCL_LAZY", "2", "want 0, 1 or auto"},
 	} {
@@ -48,6 +50,7 @@ func TestNumbersOutOfRange(t *testing.T) {
 		require.ErrorIs(t, err, ErrInvalid)
 		require.ErrorContains(t, err, fmt.Sprintf("%s=%q", tc.name, tc.value))
 		require.ErrorContains(t, err, tc.want)
+		require.NotContains(t, err.Error(), "\n", "said once")
 	}
 	for i := range limits {
 		l := &limits[i]
@@ -78,6 +81,9 @@ func TestRefusedEnvironmentTellsTheOthers(t *testing.T) {
 	require.ErrorContains(t, err, `GCCL_SLOTS="3"`)
 	require.Equal(t, 1, cfg.Bootstrap.Rank)
 	require.Equal(t, 2, cfg.Bootstrap.Size)
+	late, lateErr := ConfigFromEnv(env(map[string]string{"GCCL_TIMEOUT": "-3", "GCCL_RANK": "1", "GCCL_SIZE": "2", "GCCL_ROOT": "127.0.0.1:1"}))
+	require.ErrorIs(t, lateErr, ErrInvalid)
+	require.Equal(t, 1, late.Bootstrap.Rank, "which bootstrap says, though it reads GCCL_TIMEOUT, too")
 	network := loopback.NewNetwork()
 	errs := make([]error, 2)
 	var wg sync.WaitGroup

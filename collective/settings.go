@@ -88,20 +88,25 @@ func parseBool(v string) (bool, error) {
 
 func duration(at func(*Config) *time.Duration) func(*Config, string) error {
 	return func(c *Config, v string) error {
-		if v == "off" || v == "0" {
-			*at(c) = -1
-			return nil
-		}
-		d, err := time.ParseDuration(v)
-		if s, e := strconv.ParseFloat(v, 64); e == nil {
-			d, err = time.Duration(s*float64(time.Second)), nil
-		}
-		if err == nil && d <= 0 {
-			err = fmt.Errorf("not positive")
-		}
+		d, err := parseDuration(v)
 		*at(c) = d
 		return err
 	}
+}
+
+// parseDuration reads a duration, or seconds; −1 stands for none.
+func parseDuration(v string) (time.Duration, error) {
+	if v == "off" || v == "0" {
+		return -1, nil
+	}
+	d, err := time.ParseDuration(v)
+	if s, e := strconv.ParseFloat(v, 64); e == nil {
+		d, err = time.Duration(s*float64(time.Second)), nil
+	}
+	if err != nil || d <= 0 {
+		return 0, errors.New("want a duration like 90s or 10m, a number of seconds, 0 or off")
+	}
+	return d, nil
 }
 
 // lazySetting takes 0 and 1 for never and always; what the zero value means is auto.
@@ -193,7 +198,15 @@ func logger(level zapcore.Level) (*zap.Logger, error) {
 // With a setting that is refused it returns the error and the place that the rank would have had.
 func ConfigFromEnv(lookup func(string) (string, bool)) (Config, error) {
 	cfg, values, refused := readSettings(lookup)
-	b, src, err := bootstrap.FromEnv(lookup)
+	b, src, err := bootstrap.FromEnv(func(name string) (string, bool) {
+		v, ok := lookup(name)
+		if name == "GCCL_TIMEOUT" && refused != nil {
+			if _, err := parseDuration(v); err != nil {
+				return "", false // bootstrap, which reads it too, would refuse it once more, and not say the rank's place
+			}
+		}
+		return v, ok
+	})
 	if err != nil {
 		return Config{}, errors.Join(refused, err)
 	}
