@@ -86,6 +86,9 @@ func wanted(setting string) ([]string, error) {
 	var names []string
 	for _, n := range strings.Split(without, ",") {
 		n = strings.TrimSpace(n)
+		if strings.HasPrefix(n, "^") {
+			return nil, fmt.Errorf("%w: GCCL_PROVIDER=%s: one ^, before the whole list, excludes all of it: ^shm,tcp", ErrInvalid, setting)
+		}
 		if !slices.Contains(providers(), n) {
 			return nil, fmt.Errorf("%w: GCCL_PROVIDER=%s: no provider %q; there are %s", ErrInvalid, setting, n, strings.Join(providers(), ", "))
 		}
