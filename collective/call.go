@@ -3,6 +3,7 @@ package collective
 import (
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/gccl/gccl/schedule"
 	"github.com/gccl/gccl/tensor"
@@ -81,11 +82,29 @@ func (c Call) String() string {
 	return s + ")"
 }
 
+// uneven describes the call by the name of the method that made it: "alltoallv(float32[8])" where it has counts.
+func (c *Call) uneven() string {
+	s := c.String()
+	if c.Counts == nil && c.RecvCounts == nil {
+		return s
+	}
+	name := c.Kind.String()
+	return name + "v" + strings.TrimPrefix(s, name)
+}
+
 func (k Kind) reduces() bool { return k < Barrier && schedule.Collective(k).Reduces() }
 func (k Kind) finishes() bool {
 	return k < Barrier && schedule.Collective(k).Finishes()
 }
 func (k Kind) rooted() bool { return k < Barrier && schedule.Collective(k).Rooted() }
+
+// check refuses a kind that there is not.
+func (k Kind) check() error {
+	if k < AllReduce || k > Recv {
+		return invalid("call of kind %d, which there is not", uint8(k))
+	}
+	return nil
+}
 
 // shape is a checked call in numbers: what a plan is made for.
 type shape struct {
@@ -100,8 +119,8 @@ type shape struct {
 // check validates a call against the communicator and returns its shape. It is the place where
 // wrong arguments are found before anything is sent.
 func (c *Comm) check(call *Call, sh *shape) error {
-	if call.Kind < AllReduce || call.Kind > Recv {
-		return invalid("call of kind %d, which there is not", uint8(call.Kind))
+	if err := call.Kind.check(); err != nil {
+		return err
 	}
 	dst, src := call.Dst, call.Src
 	root := call.Kind.rooted()
@@ -218,24 +237,25 @@ func (c *Comm) lengths(call *Call, sh *shape, needDst, needSrc bool) error {
 func (c *Comm) unevenLengths(call *Call, sh *shape, needDst, needSrc bool) error {
 	sum := func(counts []int, name string) (int, error) {
 		if len(counts) != c.size {
-			return 0, invalid("%v: %d %s for %d ranks", *call, len(counts), name, c.size)
+			return 0, invalid("%v: %d %s for %d ranks", call.uneven(), len(counts), name, c.size)
 		}
 		n := 0
 		for r, v := range counts {
 			if v < 0 {
-				return 0, invalid("%v: %s[%d] is %d", *call, name, r, v)
+				return 0, invalid("%v: %s[%d] is %d", call.uneven(), name, r, v)
 			}
 			if n > math.MaxInt-v {
-				return 0, invalid("%v: the %s add up to more than an int holds", *call, name)
+				return 0, invalid("%v: the %s add up to more than an int holds", call.uneven(), name)
 			}
 			n += v
 			sh.longest = max(sh.longest, v)
 		}
 		return n, nil
 	}
+	which := "counts"
 	want := func(t tensor.Tensor, n int, need bool, name string) error {
 		if need && t.Len() != n {
-			return invalid("%v: %s has %d elements, the counts say %d", *call, name, t.Len(), n)
+			return invalid("%v: %s has %d elements, the %s say %d", call.uneven(), name, t.Len(), which, n)
 		}
 		return nil
 	}
@@ -286,7 +306,7 @@ func (c *Comm) unevenLengths(call *Call, sh *shape, needDst, needSrc bool) error
 			sh.in, sh.out = sh.out, sh.in
 		}
 	case AllToAll:
-		n, err := sum(call.Counts, "counts")
+		n, err := sum(call.Counts, "send counts")
 		if err != nil {
 			return err
 		}
@@ -294,14 +314,16 @@ func (c *Comm) unevenLengths(call *Call, sh *shape, needDst, needSrc bool) error
 		if err != nil {
 			return err
 		}
+		which = "send counts"
 		if err := want(call.Src, n, needSrc, "source"); err != nil {
 			return err
 		}
+		which = "receive counts"
 		if err := want(call.Dst, m, needDst, "destination"); err != nil {
 			return err
 		}
 		if call.Counts[c.rank] != call.RecvCounts[c.rank] {
-			return invalid("%v: this rank sends itself %d elements and receives %d", *call, call.Counts[c.rank], call.RecvCounts[c.rank])
+			return invalid("%v: this rank sends itself %d elements and receives %d", call.uneven(), call.Counts[c.rank], call.RecvCounts[c.rank])
 		}
 		sh.in, sh.out = append(sh.in, call.Counts...), append(sh.out, call.RecvCounts...)
 	default:
@@ -334,5 +356,5 @@ func (c *Comm) aliases(call *Call, sh *shape) error {
 			return nil
 		}
 	}
-	return invalid("%v: destination and source overlap, but not as this call can work in place", *call)
+	return invalid("%v: destination and source overlap, but not as this call can work in place", call.uneven())
 }

@@ -118,6 +118,21 @@ func TestInvalidCallsChangeNothing(t *testing.T) {
 	comms := local(t, 2, Config{Timeout: 20 * time.Second})
 	f, i := make([]float32, 8), make([]int32, 8)
 	each(t, comms, func(c *Comm) error {
+		four, wide := []int{4, 4}, make([]float32, 9)
+		for want, err := range map[string]error{
+			"allgatherv(float32[4]): counts[0] is -4":                                     c.AllGatherV(ctx, tensor.Of(f), tensor.Of(f[:4]), []int{-4, 12}),
+			"alltoallv(float32[8]): send counts[0] is -1":                                 c.AllToAllV(ctx, tensor.Of(f), tensor.Of(f), []int{-1, 9}, four),
+			"alltoallv(float32[8]): receive counts[1] is -1":                              c.AllToAllV(ctx, tensor.Of(f), tensor.Of(f), four, []int{9, -1}),
+			"alltoallv(float32[8]): source has 8 elements, the send counts say 9":         c.AllToAllV(ctx, tensor.Of(f), tensor.Of(f), []int{4, 5}, four),
+			"alltoallv(float32[8]): destination has 8 elements, the receive counts say 7": c.AllToAllV(ctx, tensor.Of(f), tensor.Of(f), four, []int{4, 3}),
+			"alltoallv(float32[8]): destination and source overlap":                       c.AllToAllV(ctx, tensor.Of(wide[1:]), tensor.Of(wide[:8]), four, four),
+			"broadcast(float32[8], root 0): counts per rank are not":                      c.Group(ctx, Call{Kind: Broadcast, Dst: tensor.Of(f), Src: tensor.Of(f), Counts: four}),
+			"call of kind 200, which there is not":                                        c.Group(ctx, Call{Kind: 200, Peer: c.rank}),
+			"call of kind 0, which there is not":                                          c.Group(ctx, Call{}),
+		} {
+			require.ErrorIs(t, err, ErrInvalid)
+			require.ErrorContains(t, err, want)
+		}
 		for name, err := range map[string]error{
 			"types":           c.AllReduce(ctx, tensor.Of(make([]int32, 8)), tensor.Of(f), tensor.Sum),
 			"lengths":         c.AllReduce(ctx, tensor.Of(make([]float32, 7)), tensor.Of(f), tensor.Sum),

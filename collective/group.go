@@ -62,6 +62,9 @@ func (c *Comm) runGroup(ctx context.Context, calls []Call) error {
 	var own []*Call
 	for i := range calls {
 		call := &calls[i]
+		if err := call.Kind.check(); err != nil {
+			return err
+		}
 		if call.Kind >= Send && call.Peer == c.rank {
 			own = append(own, call)
 			continue
