@@ -60,7 +60,7 @@ func geometry(cfg *Config, peers []hello) link.Geometry {
 			ring = pairRing
 		}
 		if oneHost(peers) && (peers[0].Providers[0] == "shm" || peers[0].Providers[0] == "loopback") {
-			share := hostBuffers / (cfg.Channels * max(1, len(peers)-1))
+			share := max(1, hostBuffers/(cfg.Channels*max(1, len(peers)-1)))
 			ring = min(ringMost, max(ringLeast, slots*slotLeast, 1<<(bits.Len(uint(share))-1)))
 		}
 	}

@@ -110,6 +110,7 @@ func TestWrongFlags(t *testing.T) {
 		"plan allreduce -n 4 --hosts 2,3":       "add up to 4",
 		"plan allreduce -n 4 --hosts 2":         "2 ranks, not 4",
 		"plan allreduce -n 0":                   "at least one rank",
+		"plan allreduce -n 100000000":           "-n 100000000: at most 1048576 ranks",
 		"plan broadcast -n 2 --root 2":          "need a rank from 0 to 1",
 		"plan allreduce --rank 9":               "rank",
 		"plan allreduce --local pigeon":         "pigeon",

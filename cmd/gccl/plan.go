@@ -24,6 +24,9 @@ type planOptions struct {
 	prove, explain, registered                bool
 }
 
+// mostRanks is the size of the largest job that package bootstrap takes.
+const mostRanks = 1 << 20
+
 func planCommand() *cobra.Command {
 	o := planOptions{}
 	cmd := &cobra.Command{
@@ -65,6 +68,8 @@ func (o *planOptions) run(out io.Writer, name string) error {
 	switch {
 	case o.ranks < 1:
 		return fmt.Errorf("-n %d: need at least one rank", o.ranks)
+	case o.ranks > mostRanks:
+		return fmt.Errorf("-n %d: at most %d ranks", o.ranks, mostRanks)
 	case o.rank < -1 || o.rank >= o.ranks:
 		return fmt.Errorf("--rank %d: need a rank from 0 to %d, or -1 for all", o.rank, o.ranks-1)
 	case coll.Rooted() && (o.root < 0 || o.root >= o.ranks):
