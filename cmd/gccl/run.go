@@ -32,14 +32,16 @@ func runCommand() *cobra.Command {
 		Short: "Start a program as the ranks of a job, here or on several hosts",
 		Long: "Starts the program once for each rank. Every rank gets GCCL_RANK, GCCL_SIZE, GCCL_LOCAL_RANK,\n" +
 			"GCCL_LOCAL_SIZE and GCCL_ROOT, and torchrun's RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR\n" +
-			"and MASTER_PORT, beside the environment of this process. Output comes out by whole lines.\n\n" +
+			"and MASTER_PORT, beside the environment of this process. Output comes out by whole lines; one above 64 KiB is broken. Ranks\n" +
+			"have no standard input.\n\n" +
 			"With --hosts a:2,b:2 or --hostfile, ranks fill the hosts in that order; those on other hosts are started\n" +
 			"by ssh, or what --rsh or GCCL_RSH names, in the same directory, with the variables GCCL_*, NCCL_*, GLOO_*\n" +
 			"and those of -x. They are given a secret and find rank 0 at the first host, as it is named in the list,\n" +
 			"or at --root. A rank ends with its remote shell.\n\n" +
 			"When a rank fails, the others get SIGTERM, and SIGKILL two seconds later, unless --survive leaves them to\n" +
 			"themselves (Comm.Shrink); so they do when this process gets SIGINT or SIGTERM. They do not outlive it,\n" +
-			"whatever ends it.\n\n" +
+			"whatever ends it. A process that a rank has started and left behind is not ended; if it holds the rank's\n" +
+			"output, the job's end waits for it for up to 5 s.\n\n" +
 			"The exit code is that of the first rank that failed, or 128 + the signal that ended it; 255 if its remote\n" +
 			"shell failed; 128 + the signal that ended this process; 124 after --timeout; 127 if the program cannot be\n" +
 			"started; else 0.",
