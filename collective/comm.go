@@ -213,7 +213,7 @@ func (c *Comm) usable() error {
 }
 
 // Close leaves the communicator and releases its memory and connections. It is local and bounded:
-// it waits for no peer, but for up to a second for its own last messages to be taken by the
+// it waits for no peer, but for up to 3 s for its own last messages to be taken by the
 // network, in a Grow for 2 s at most for newcomers that take nothing, and over verbs as long for the kernel, where that asks
 // for the address of a peer to which a link is being made. Peers that still need this rank get an error that says that it
 // closed. A call in flight is aborted; it and calls that wait for their turn return an error.
@@ -256,7 +256,7 @@ func (c *Comm) release() error {
 	if c.mesh != nil {
 		if c.broken.Load() == nil {
 			c.mesh.Goodbye()
-			c.flush(time.Second)
+			c.flush(flushMost)
 		}
 		errs = append(errs, c.windows.close(), c.mesh.Close())
 		c.released = true
@@ -268,6 +268,10 @@ func (c *Comm) release() error {
 	}
 	return errors.Join(errs...)
 }
+
+// flushMost is how long Close waits for its last messages to be taken. Over several sockets or queue pairs it is the
+// peer that takes them, and on a busy machine that may not run for more than a second.
+const flushMost = 3 * time.Second
 
 // flush polls until posted writes are acknowledged, at most for d: a connection that is closed sends
 // nothing again that was lost.
