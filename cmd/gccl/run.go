@@ -41,7 +41,7 @@ func runCommand() *cobra.Command {
 			"When a rank fails, the others get SIGTERM, and SIGKILL two seconds later, unless --survive leaves them to\n" +
 			"themselves (Comm.Shrink); so they do when this process gets SIGINT or SIGTERM. They do not outlive it,\n" +
 			"whatever ends it. A process that a rank has started and left behind is not ended; if it holds the rank's\n" +
-			"output, the job's end waits for it for up to 5 s.\n\n" +
+			"output, the job's end waits for it for up to 2 s.\n\n" +
 			"The exit code is that of the first rank that failed, or 128 + the signal that ended it; 255 if its remote\n" +
 			"shell failed; 128 + the signal that ended this process; 124 after --timeout; 127 if the program cannot be\n" +
 			"started; else 0.",

@@ -65,7 +65,7 @@ func (e *ExitError) Unwrap() error { return e.Err }
 // outputDelay is how long a rank's output is read after its end if another process, which it has started, keeps
 // it open. It has to suffice for what the rank itself wrote last, also where a thousand ranks keep this process from
 // running.
-const outputDelay = 5 * time.Second
+const outputDelay = 2 * time.Second
 
 type ended struct {
 	rank int
