@@ -18,10 +18,7 @@ func AllGatherDirect(rank, size int, shape schedule.Shape) (schedule.Schedule, e
 		lane = append(lane, send((rank+k)%size, at(schedule.In, 0)))
 	}
 	lane = append(lane, copyTo(at(schedule.In, 0), at(schedule.Out, rank)))
-	for k := 1; k < size; k++ {
-		p := (rank - k + size) % size
-		lane = append(lane, recv(p, at(schedule.Out, p)))
-	}
+	lane = collect(lane, rank, size)
 	return schedule.Schedule{
 		Collective: schedule.AllGather, Rank: rank, Size: size,
 		In: 1, Out: size, Lanes: []schedule.Lane{lane},

@@ -20,19 +20,12 @@ func AllReduceTwoShot(rank, size int, shape schedule.Shape) (schedule.Schedule, 
 	if err := check(rank, size, shape); err != nil {
 		return schedule.Schedule{}, err
 	}
-	lane := make(schedule.Lane, 0, 4*size)
-	for k := 1; k < size; k++ {
-		p := (rank + k) % size
-		lane = append(lane, send(p, at(schedule.In, p)))
-	}
+	lane := deal(rank, size)
 	lane = append(lane, fold(rank, size, at(schedule.In, rank), at(schedule.Out, rank))...)
 	for k := 1; k < size; k++ {
 		lane = append(lane, send((rank+k)%size, at(schedule.Out, rank)))
 	}
-	for k := 1; k < size; k++ {
-		p := (rank - k + size) % size
-		lane = append(lane, recv(p, at(schedule.Out, p)))
-	}
+	lane = collect(lane, rank, size)
 	return schedule.Schedule{
 		Collective: schedule.AllReduce, Rank: rank, Size: size,
 		In: size, Out: size, Lanes: []schedule.Lane{lane},

@@ -62,16 +62,9 @@ func AllToAllDirect(rank, size int, shape schedule.Shape) (schedule.Schedule, er
 	if err := check(rank, size, shape); err != nil {
 		return schedule.Schedule{}, err
 	}
-	lane := make(schedule.Lane, 0, 2*size)
-	for k := 1; k < size; k++ {
-		p := (rank + k) % size
-		lane = append(lane, send(p, at(schedule.In, p)))
-	}
+	lane := deal(rank, size)
 	lane = append(lane, copyTo(at(schedule.In, rank), at(schedule.Out, rank)))
-	for k := 1; k < size; k++ {
-		p := (rank - k + size) % size
-		lane = append(lane, recv(p, at(schedule.Out, p)))
-	}
+	lane = collect(lane, rank, size)
 	return schedule.Schedule{
 		Collective: schedule.AllToAll, Rank: rank, Size: size,
 		In: size, Out: size, Lanes: []schedule.Lane{lane},

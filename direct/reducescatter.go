@@ -13,11 +13,7 @@ func ReduceScatterDirect(rank, size int, shape schedule.Shape) (schedule.Schedul
 	if err := check(rank, size, shape); err != nil {
 		return schedule.Schedule{}, err
 	}
-	lane := make(schedule.Lane, 0, 2*size)
-	for k := 1; k < size; k++ {
-		p := (rank + k) % size
-		lane = append(lane, send(p, at(schedule.In, p)))
-	}
+	lane := deal(rank, size)
 	lane = append(lane, fold(rank, size, at(schedule.In, rank), at(schedule.Out, 0))...)
 	return schedule.Schedule{
 		Collective: schedule.ReduceScatter, Rank: rank, Size: size,

@@ -48,6 +48,25 @@ func recv(from int, dst schedule.Span) schedule.Step {
 	return schedule.Step{Op: schedule.Recv, Peer: from, Dst: dst}
 }
 
+// deal sends block p of In to every other rank p: to rank+1 first, so that no rank is everybody's first target.
+func deal(rank, size int) schedule.Lane {
+	lane := make(schedule.Lane, 0, 4*size)
+	for k := 1; k < size; k++ {
+		p := (rank + k) % size
+		lane = append(lane, send(p, at(schedule.In, p)))
+	}
+	return lane
+}
+
+// collect receives block p of Out from every other rank p, in the order in which they send to this one.
+func collect(lane schedule.Lane, rank, size int) schedule.Lane {
+	for k := 1; k < size; k++ {
+		p := (rank - k + size) % size
+		lane = append(lane, recv(p, at(schedule.Out, p)))
+	}
+	return lane
+}
+
 // recvReduce is dst = src ⊕ what arrives.
 func recvReduce(from int, src, dst schedule.Span) schedule.Step {
 	return schedule.Step{Op: schedule.RecvReduce, Peer: from, Src: src, Dst: dst}
