@@ -66,17 +66,23 @@ func (e *hookedEnd) Map(ctx context.Context, r rdma.RemoteRegion) ([]byte, error
 	return e.LoadStore.Map(ctx, r)
 }
 
-// hookedJob makes a job of two goroutines, for a bubble, and a place for a hook of rank 0's devices.
-func hookedJob(t *testing.T, cfg Config) ([]*Comm, *atomic.Pointer[hook]) {
+// hookRank0 makes a place for a hook of rank 0's devices.
+func hookRank0(cfg *Config) *atomic.Pointer[hook] {
 	at := new(atomic.Pointer[hook])
-	cfg.still, cfg.Spin = true, -1
-	cfg.Bootstrap = bootstrap.Config{Store: store.NewMemory(), RunID: "job"}
 	cfg.wrap = func(rank int, d rdma.Device) rdma.Device {
 		if rank != 0 {
 			return d
 		}
 		return &hooked{d.(rdma.BellDevice), at}
 	}
+	return at
+}
+
+// hookedJob makes a job of two goroutines, for a bubble, and a place for a hook of rank 0's devices.
+func hookedJob(t *testing.T, cfg Config) ([]*Comm, *atomic.Pointer[hook]) {
+	at := hookRank0(&cfg)
+	cfg.still, cfg.Spin = true, -1
+	cfg.Bootstrap = bootstrap.Config{Store: store.NewMemory(), RunID: "job"}
 	comms, err := NewLocal(context.Background(), 2, cfg)
 	require.NoError(t, err)
 	return comms, at

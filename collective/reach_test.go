@@ -99,14 +99,8 @@ func TestUnmet(t *testing.T) {
 func TestStoppedWhileAWindowIsMapped(t *testing.T) {
 	const silence = 3 * time.Second
 	synctest.Test(t, func(t *testing.T) {
-		at := new(atomic.Pointer[hook])
 		cfg := Config{Lazy: 1, Timeout: time.Hour, Heartbeat: silence, pulse: true, still: true, Spin: -1, Algo: "ring"}
-		cfg.wrap = func(rank int, d rdma.Device) rdma.Device {
-			if rank != 0 {
-				return d
-			}
-			return &hooked{d.(rdma.BellDevice), at}
-		}
+		at := hookRank0(&cfg)
 		comms, err := NewLocal(t.Context(), 5, cfg)
 		require.NoError(t, err)
 		defer closeAll(t, comms...)
@@ -144,8 +138,8 @@ func TestStoppedWhileAWindowIsMapped(t *testing.T) {
 // A rank that has closed its communicator does not spoil the calls of others, while a new link between them maps a window.
 func TestClosedWhileAWindowIsMapped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		at := new(atomic.Pointer[hook])
 		cfg := Config{Lazy: 1, Timeout: time.Hour, Spin: -1, Algo: "ring"}
+		at := new(atomic.Pointer[hook])
 		cfg.wrap = func(_ int, d rdma.Device) rdma.Device { return &hooked{d.(rdma.BellDevice), at} }
 		comms, err := NewLocal(t.Context(), 5, cfg)
 		require.NoError(t, err)
