@@ -247,6 +247,17 @@ type Populator interface {
 	Populate(part []byte) error
 }
 
+// Attacher is an endpoint that can also read what its peer's process has outside of its regions: cross-memory attach, a copy
+// by the kernel from one process to another (shm).
+type Attacher interface {
+	LoadStore
+	// Attach copies len(dst) bytes at an address of the peer's process to dst. The peer sees to it that they stay
+	// there and do not change meanwhile. It wraps ErrPeerLost if the peer was gone before it was done, whose address
+	// space may have become another's, and ErrAccess where this process may not, or nothing is there. The
+	// goroutine that polls calls it.
+	Attach(dst []byte, addr uint64) error
+}
+
 // BellDevice is a device whose peers wake its owner by LoadStore.Signal.
 type BellDevice interface {
 	Device

@@ -4,12 +4,14 @@ package shm
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
@@ -81,7 +83,10 @@ func (c *child) sendCard(t testing.TB, s *side, mem rdma.Region) {
 	require.NoError(t, json.NewEncoder(c.in).Encode(card{Address: s.Address(), Region: mem.Remote()}))
 }
 
-const childMemory = 1 << 20
+const (
+	childMemory = 1 << 20
+	lentBytes   = 100_000
+)
 
 // playChild plays a part until standard input ends, and returns the exit status.
 func playChild(part string) int {
@@ -143,6 +148,10 @@ func play(part string) error {
 				return nil
 			}
 		}
+	case "lend": // says where it has lentBytes
+		lent := bytes.Repeat([]byte{42}, lentBytes)
+		hostmem.Word64(theirs, 0).Store(uint64(hostmem.Addr(lent)))
+		defer runtime.KeepAlive(lent)
 	case "spin": // answers each count in its first word in the parent's, spinning
 		mine, back := hostmem.Word64(mem.Bytes(), 0), hostmem.Word64(theirs, 0)
 		for last := uint64(0); ; {

@@ -190,7 +190,7 @@ func (e *Endpoint) handshake(c *conn, addr address) (*peer, error) {
 		_ = ringMem.Close()
 		return nil, fmt.Errorf("shm: completion ring of pid %d: %w", c.pid, err)
 	}
-	return &peer{name: addr.name, conn: c, bell: bell, out: newOutbox(ringMem, int(answer.depth))}, nil
+	return &peer{name: addr.name, conn: c, bell: bell, out: newOutbox(ringMem, int(answer.depth)), attach: newAttach(c)}, nil
 }
 
 // handshakeError: a connection that ends early is one that a busy peer has given up, or the peer is

@@ -57,11 +57,12 @@ type identity struct {
 
 // peer is what a connected endpoint has of its peer.
 type peer struct {
-	name name
-	conn *conn // dialed
-	bell *peerBell
-	out  *outbox // of the posting goroutine
-	once sync.Once
+	name   name
+	conn   *conn // dialed
+	bell   *peerBell
+	out    *outbox // of the posting goroutine
+	once   sync.Once
+	attach *attach // of the polling goroutine; nil: the peer's process cannot be named
 }
 
 var errEndpointClosed = fmt.Errorf("shm: endpoint %w", rdma.ErrClosed)
