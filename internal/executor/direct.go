@@ -31,13 +31,18 @@ func (e *Engine) fireDirect(l *lane, a *action, call *link.Call, n int, lent boo
 	if a.hasDst {
 		dsts := e.dsts[:1]
 		dsts[0] = data
-		e.combineBy(l, a, dsts, e.sources(l, a, n), n, ways{})
+		srcs, err := e.sources(l, a, dsts, n)
+		if srcs == nil {
+			return false, err
+		}
+		e.combineBy(l, a, dsts, srcs, n, ways{})
 	}
 	if err := e.stillLent(lent); err != nil {
 		return false, err
 	}
-	for _, s := range a.sends {
+	for i, s := range a.sends {
 		s.(link.DirectSender).CommitFrom(data, call)
+		l.lent = l.lent || a.sendTo[i].Attached()
 	}
 	l.moved(a, n)
 	return true, nil
@@ -72,14 +77,17 @@ func (l *lane) placeOf(b schedule.Buf, off int) (at link.Place) {
 	return at
 }
 
-// sendsFrom reports whether the links can take what the action sends from where it lies.
-func (l *lane) sendsFrom(a *action) bool {
+// sendsFrom reports whether the links can take the next n bytes that the action sends from where they lie.
+func (l *lane) sendsFrom(a *action, n int) bool {
 	from := a.dst.buf
 	if !a.hasDst {
 		from = a.operands[0].ext.buf
 	}
+	place, least := l.placeOf(from, 0), l.job.Plan.Layout.AttachMin
+	read := least > 0 && l.size >= least && place.Window == 0 // by the peer, in this process
 	for _, p := range a.sendTo {
-		if !p.Direct() && (l.size < link.GrantMin || !p.Sends(l.placeOf(from, 0))) {
+		posted := n >= directMin && (p.Direct() || l.size >= link.GrantMin && p.Sends(place))
+		if !posted && !(read && p.Attached()) {
 			return false
 		}
 	}

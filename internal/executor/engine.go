@@ -90,6 +90,7 @@ type Engine struct {
 	copier    *tensor.Reducer // copies bytes past the cache
 	stores    []stores        // by peer
 	pair      [2][]byte
+	far       [][]byte // pieces of messages that are read in their sender's process
 }
 
 // lane is the position of one lane of one job.
@@ -357,8 +358,8 @@ func (e *Engine) advance(l *lane) (moved bool, err error) {
 			l.expects(a)
 			if l.size >= link.GrantMin && e.wire {
 				for _, s := range a.sends {
-					if d, ok := s.(link.DirectSender); ok {
-						d.Begin(l.size)
+					if g, ok := s.(link.Grantee); ok {
+						g.Begin(l.size)
 					}
 				}
 			}
@@ -423,7 +424,7 @@ func (e *Engine) fire(l *lane, a *action) (bool, error) {
 	if n < 0 {
 		return false, err
 	}
-	if a.direct && n >= directMin && l.sendsFrom(a) {
+	if a.direct && l.sendsFrom(a, n) {
 		return e.fireDirect(l, a, call, n, lent)
 	}
 	if l.shares(a, n) {
@@ -455,7 +456,11 @@ func (e *Engine) fire(l *lane, a *action) (bool, error) {
 		n = min(n, len(b))
 	}
 	e.cut(l, a, dsts, n)
-	e.combine(l, a, dsts, e.sources(l, a, n), n)
+	srcs, err := e.sources(l, a, dsts, n)
+	if srcs == nil {
+		return false, err
+	}
+	e.combine(l, a, dsts, srcs, n)
 	if err := e.stillLent(lent); err != nil {
 		return false, err
 	}

@@ -49,7 +49,7 @@ func (e *Engine) awaited(l *lane, at *LaneAt) {
 		return
 	}
 	for k, r := range a.receives {
-		if m, _ := r.Peek(l.expects(a)); m == nil {
+		if m, _ := r.Peek(l.expects(a)); m == nil || m.Far { // of which the rest is with its sender
 			at.add(a.recvFrom[k])
 		}
 	}

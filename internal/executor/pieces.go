@@ -27,6 +27,9 @@ func (e *Engine) arrived(l *lane, a *action, most int) (n int, lent bool, err er
 		e.msgs[i] = m
 		lent = lent || m.Lent
 		n = min(n, m.Len)
+		if m.Far && !l.takes(a) {
+			n = min(n, farBytes)
+		}
 	}
 	e.borrowed = e.borrowed || lent
 	return n, lent, nil
@@ -61,8 +64,8 @@ func (e *Engine) cut(l *lane, a *action, dsts [][]byte, n int) {
 	}
 }
 
-// sources lists the operands of the next n bytes.
-func (e *Engine) sources(l *lane, a *action, n int) [][]byte {
+// sources lists the operands of the next n bytes, which go to dsts; nil: not now, or a peer's memory cannot be read.
+func (e *Engine) sources(l *lane, a *action, dsts [][]byte, n int) ([][]byte, error) {
 	srcs := e.srcs[:len(a.operands)]
 	for i := range a.operands {
 		switch o := &a.operands[i]; {
@@ -70,11 +73,40 @@ func (e *Engine) sources(l *lane, a *action, n int) [][]byte {
 			srcs[i] = l.part(&o.ext, n)
 		case e.msgs[o.recv].Placed:
 			srcs[i] = l.part(&a.dst, n)
+		case e.msgs[o.recv].Far:
+			srcs[i] = dsts[0][:n]
+			if !l.takes(a) {
+				srcs[i] = e.farBlock(o.recv)[:n]
+			}
+			if ok, err := a.receives[o.recv].(link.FarReceiver).Fetch(srcs[i]); !ok || err != nil {
+				return nil, err
+			}
 		default:
 			srcs[i] = e.msgs[o.recv].Data[:n]
 		}
 	}
-	return srcs
+	return srcs, nil
+}
+
+// farBytes is how much is read of another process's memory at a time to be combined with something else: it shall still be in the
+// nearest caches then. AllReduce of 1 MiB in a bare loop: 129 µs with 32 KiB, 117 with 128 and 256, 122 with 512.
+const farBytes = 128 << 10
+
+// takes reports whether the action's value is what it receives, as it is: it is read to where it goes then.
+func (l *lane) takes(a *action) bool {
+	red := l.job.Args.Reducer
+	return len(a.operands) == 1 && (red == nil || !a.final || !red.HasPost())
+}
+
+// farBlock returns memory for a piece of the i-th message.
+func (e *Engine) farBlock(i int) []byte {
+	for len(e.far) <= i {
+		e.far = append(e.far, nil)
+	}
+	if e.far[i] == nil {
+		e.far[i] = make([]byte, farBytes)
+	}
+	return e.far[i]
 }
 
 // lend names the action's span to its receivers instead of copying it. tried is false where

@@ -26,6 +26,9 @@ type Layout struct {
 	// LendMin is the shortest transfer, in bytes, that this rank lends, if that is more than
 	// Options.LendMin.
 	LendMin int
+	// AttachMin is the shortest transfer, in bytes, that this rank lends in ordinary memory to peers that read it there
+	// (link.Peer.Attached); 0: it lends none.
+	AttachMin int
 }
 
 // block is a block of In or Out in bytes.

@@ -22,7 +22,12 @@ func (e *Engine) fireShared(l *lane, a *action, call *link.Call, n int, lent boo
 	if a.keeps() {
 		dsts = append(dsts, l.part(&a.dst, n))
 	}
-	e.combine(l, a, append(dsts, b), e.sources(l, a, n), n)
+	dsts = append(dsts, b)
+	srcs, err := e.sources(l, a, dsts, n)
+	if srcs == nil {
+		return false, err
+	}
+	e.combine(l, a, dsts, srcs, n)
 	if err := e.stillLent(lent); err != nil {
 		return false, err
 	}

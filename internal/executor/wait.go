@@ -250,7 +250,7 @@ func (l *lane) gone() *link.Notice {
 	a := &l.acts[l.at]
 	for k, r := range a.receives {
 		if n := a.recvFrom[k].Gone(); n != nil {
-			if m, _ := r.Peek(l.expects(a)); m == nil {
+			if m, _ := r.Peek(l.expects(a)); m == nil || m.Far {
 				return n
 			}
 		}

@@ -100,7 +100,7 @@ func FuzzEntry(f *testing.F) {
 				require.NoError(t, err)
 			}
 			b := js[1].Blob(0)
-			end := b[len(b)-40:]
+			end := b[len(b)-entryBytes:]
 			binary.LittleEndian.PutUint64(end[16:], binary.LittleEndian.Uint64(end[16:])-short)
 			binary.LittleEndian.PutUint64(end[24:], base)
 			binary.LittleEndian.PutUint64(end[32:], pool)

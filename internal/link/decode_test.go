@@ -123,7 +123,7 @@ func blob(addrs ...string) (b []byte) {
 		b = binary.AppendUvarint(b, uint64(len(a)))
 		b = append(b, a...)
 		if a != "" {
-			for i := range 5 {
+			for i := range 6 {
 				b = binary.LittleEndian.AppendUint64(b, uint64(len(a)*10+i))
 			}
 		}
@@ -139,6 +139,7 @@ func TestDecodeBlob(t *testing.T) {
 	require.Equal(t, uint64(60), e.remote.Addr)
 	require.Equal(t, uint64(63), e.base)
 	require.Equal(t, uint64(64), e.pool)
+	require.Equal(t, uint64(65), e.at)
 	for name, bad := range map[string][]byte{
 		"short": b[:len(b)-1], "long": append(b[:len(b):len(b)], 0), "empty": nil, "no entry for me": blob("a", "b", ""),
 	} {

@@ -8,7 +8,8 @@
 //	eager   the bytes are in the slot (behind the header, or, up to 32, inside its cache line)
 //	lent    the slot names a span of the sender's registered memory; the receiver reads it there
 //	        (load/store peers); the credit is the acknowledgement. What goes to several peers is lent of
-//	        the sender's pool ([Share])
+//	        the sender's pool ([Share]); or the slot has the address of bytes in the sender's process, which the receiver
+//	        reads by a system call where it can ([Peer.Attached])
 //	placed  the bytes already are in the receiver's destination, which the receiver had offered
 //	        with a lent message of the same call
 //

@@ -135,7 +135,7 @@ func visit(b []byte) {
 func (j *Joining) Blob(rank int) []byte { return j.appendEntry(nil, rank) }
 
 // appendEntry writes what a peer needs behind b: the endpoint's address, the arena, the place of the
-// peer's section in it and that of the pool. It writes an empty entry for a rank that is not joining.
+// peer's section in it, that of the pool, and the section's address. It writes an empty entry for a rank that is not joining.
 func (j *Joining) appendEntry(b []byte, rank int) []byte {
 	p := j.peers[rank]
 	if p == nil {
@@ -146,7 +146,7 @@ func (j *Joining) appendEntry(b []byte, rank int) []byte {
 	b = append(b, addr...)
 	r := p.port.arena.Remote()
 	at := p.port.sectionOffset(slices.Index(p.port.peers, p))
-	for _, v := range []uint64{r.Addr, r.Key, r.Len, uint64(at), uint64(p.port.poolOffset(j.m.geo))} {
+	for _, v := range []uint64{r.Addr, r.Key, r.Len, uint64(at), uint64(p.port.poolOffset(j.m.geo)), p.sectionAddress()} {
 		b = binary.LittleEndian.AppendUint64(b, v)
 	}
 	return b

@@ -16,19 +16,24 @@ type Sender interface {
 	Drained() bool
 }
 
-// DirectSender is a Sender over posted writes without checksums, those to peers that are Direct or that Sends is true for.
+// DirectSender is a Sender to a peer that is Direct or Attached, or that Sends is true for.
 type DirectSender interface {
 	Sender
-	// Begin says that what follows is a transfer of size bytes, at least GrantMin, in messages that add up to it.
-	// For shorter ones it is not called.
-	Begin(size int)
 	// ReserveFrom is Reserve for bytes that are sent from where they are, src, at a place if they are registered: it returns how many
 	// a message can have, which may be more than a slot. It may say false for a while although slots are free (see
 	// Mesh.Hurried).
 	ReserveFrom(src []byte, at Place, c *Call) (n int, ok bool)
 	// CommitFrom sends the first bytes of the src of the ReserveFrom before it, as many as that returned at most. They
-	// must not change until the mesh is drained (Mesh.Drained, Mesh.Release).
+	// must not change until the mesh is drained (Mesh.Drained, Mesh.Release), and Drained.
 	CommitFrom(src []byte, c *Call)
+}
+
+// Grantee is a DirectSender over posted writes.
+type Grantee interface {
+	DirectSender
+	// Begin says that what follows is a transfer of size bytes, at least GrantMin, in messages that add up to it.
+	// For shorter ones it is not called.
+	Begin(size int)
 }
 
 // Lender is the Sender to a peer that is Mapped.
@@ -75,6 +80,14 @@ type DirectReceiver interface {
 	ExpectAhead(n int, at Place, c *Call) bool
 }
 
+// FarReceiver is the Receiver from a peer that is Mapped.
+type FarReceiver interface {
+	Receiver
+	// Fetch copies the first len(dst) bytes of what is left of the message of the latest Peek, which is Far, to dst.
+	// ok is false if the peer is gone, of which there is a notice at any moment.
+	Fetch(dst []byte) (ok bool, err error)
+}
+
 // Took is what Take did.
 type Took uint8
 
@@ -89,8 +102,11 @@ type Message struct {
 	Data   []byte // nil if Placed
 	Len    int
 	Placed bool // the bytes are in the destination already
-	Lent   bool // Data is, or was, the memory of the peer's caller, who has it back if the peer's call fails
+	Lent   bool // the bytes are, or were, in the memory of the peer's caller, who has it back if the peer's call fails
+	Far    bool // they are there, in the peer's process: Data is nil, and FarReceiver.Fetch reads them
 	// Answer is, in a lent message, the peer's memory in which this rank may place its answer
 	// from the place's offset on; nil if it named none.
 	Answer []byte
+
+	addr uint64 // of what is left, if it is Far
 }

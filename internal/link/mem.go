@@ -232,6 +232,18 @@ func (s *memSender) Lend(span, answer Place, n int, c *Call) bool {
 	return true
 }
 
+// ReserveFrom implements DirectSender.
+func (s *memSender) ReserveFrom(src []byte, _ Place, _ *Call) (n int, ok bool) {
+	return min(len(src), MaxMessage), !s.full()
+}
+
+// CommitFrom lends src to the peer, which reads it in this process's memory.
+func (s *memSender) CommitFrom(src []byte, c *Call) {
+	s.headers[s.next&s.mask].inline = [4]uint64{farWindow, addressOf(src)}
+	s.publish(len(src), lent, c)
+	s.lending, s.lentTo = true, s.next
+}
+
 func (s *memSender) Placed(n int, c *Call) bool {
 	if n > MaxMessage || s.full() {
 		return false
@@ -405,7 +417,7 @@ func (r *memReceiver) Stash(limit int) (bytes, messages int, err error) { return
 // parse fills in m from a header whose publication word is v and whose payload lies in that memory.
 func (p *Peer) parse(m *Message, h *header, v uint64, payload []byte, lane int) error {
 	n, k := parsePublication(v)
-	m.Len, m.Placed, m.Lent = n, k == placedK, false
+	m.Len, m.Placed, m.Lent, m.Far = n, k == placedK, false, false
 	if m.Answer != nil {
 		m.Answer = nil
 	}
@@ -425,6 +437,13 @@ func (p *Peer) parse(m *Message, h *header, v uint64, payload []byte, lane int) 
 		m.Data = nil
 	case lent:
 		at := h.inline // read once, too
+		if at[0] == farWindow {
+			if p.attach == nil {
+				return &Corrupt{p.Rank, lane, "bytes in the memory of its process, which is not read"}
+			}
+			m.Data, m.Lent, m.Far, m.addr = nil, true, true, at[1]
+			return nil
+		}
 		w := p.window(at[0])
 		if off := at[1]; off > uint64(len(w)) || uint64(n) > uint64(len(w))-off {
 			return &Corrupt{p.Rank, lane, fmt.Sprintf("%d bytes at %d lent of window %d of %d bytes", n, off, at[0], len(w))}

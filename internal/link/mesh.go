@@ -33,6 +33,8 @@ type Config struct {
 	Touch int
 	// Sparse leaves out of the rings' memory what is not touched beforehand, where the device can.
 	Sparse bool
+	// Attach has peers that want it, too, read long messages in this process's memory, and reads in theirs.
+	Attach bool
 	// Lazy makes a mesh without peers: Join adds those that are wanted.
 	Lazy bool
 }
@@ -52,6 +54,8 @@ type Mesh struct {
 	bell       rdma.Bell
 	describe   func(int) string
 	noMap      bool
+	attach     bool
+	fetched    uint64
 	lazy       bool
 	failed     atomic.Pointer[Notice]
 	beats      int          // calls of Beat
@@ -67,7 +71,7 @@ func New(cfg Config) (*Mesh, error) {
 	if err := cfg.Geometry.Check(); err != nil {
 		return nil, err
 	}
-	m := &Mesh{rank: cfg.Rank, size: cfg.Size, geo: cfg.Geometry, bell: cfg.Bell, describe: cfg.Describe, noMap: cfg.NoMap, lazy: cfg.Lazy,
+	m := &Mesh{rank: cfg.Rank, size: cfg.Size, geo: cfg.Geometry, bell: cfg.Bell, describe: cfg.Describe, noMap: cfg.NoMap, attach: cfg.Attach, lazy: cfg.Lazy,
 		peers: make([]atomic.Pointer[Peer], cfg.Size), device: cfg.Device, touched: min(cfg.Touch, cfg.Geometry.Lanes), sparse: cfg.Sparse}
 	m.ports.Store(new([]*port))
 	if cfg.Lazy {
@@ -87,7 +91,7 @@ func New(cfg Config) (*Mesh, error) {
 }
 
 // Blob is this rank's part of what ranks exchange before Connect: per peer the endpoint's address,
-// the arena, the place of the peer's section in it and that of the pool.
+// the arena, the place of the peer's section in it and that of the pool, and the section's address in this process.
 func (m *Mesh) Blob() []byte {
 	var b []byte
 	for r := range m.size {
@@ -102,7 +106,11 @@ type entry struct {
 	remote rdma.RemoteRegion
 	base   uint64 // of the section in the arena
 	pool   uint64 // of the pools; 0: there are none
+	at     uint64 // address of the section in the peer's process; 0: it is not to be read there
 }
+
+// entryBytes is the length of an entry without the address.
+const entryBytes = 48
 
 // decodeBlob returns the entry for rank me in the blob of another rank.
 func decodeBlob(b []byte, size, me int) (e entry, err error) {
@@ -116,15 +124,15 @@ func decodeBlob(b []byte, size, me int) (e entry, err error) {
 			continue
 		}
 		addr := b[:n]
-		if b = b[n:]; len(b) < 40 {
+		if b = b[n:]; len(b) < entryBytes {
 			return e, fmt.Errorf("link: blob ends in the region for rank %d", r)
 		}
 		if r == me {
 			e.addr = addr
 			e.remote = rdma.RemoteRegion{Addr: binary.LittleEndian.Uint64(b), Key: binary.LittleEndian.Uint64(b[8:]), Len: binary.LittleEndian.Uint64(b[16:])}
-			e.base, e.pool = binary.LittleEndian.Uint64(b[24:]), binary.LittleEndian.Uint64(b[32:])
+			e.base, e.pool, e.at = binary.LittleEndian.Uint64(b[24:]), binary.LittleEndian.Uint64(b[32:]), binary.LittleEndian.Uint64(b[40:])
 		}
-		b = b[40:]
+		b = b[entryBytes:]
 	}
 	if len(b) != 0 {
 		return e, fmt.Errorf("link: %d bytes after the blob", len(b))

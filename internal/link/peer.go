@@ -19,6 +19,7 @@ type Peer struct {
 	section  []byte // this rank's memory for the peer
 	endpoint rdma.Endpoint
 	memory   rdma.LoadStore // the endpoint, if the peer's memory is mapped; else nil
+	attach   rdma.Attacher  // the same, if the peer's process can be read
 	remote   rdma.RemoteRegion
 	base     uint64 // offset of this rank's section in the peer's arena
 	mapped   []byte // that section, if memory is set
@@ -200,6 +201,7 @@ func (p *Peer) connectMemory(ctx context.Context, e entry) error {
 		s.back, r.back = r, s
 		p.senders, p.receives = append(p.senders, s), append(p.receives, r)
 	}
+	p.attachTo(e.at)
 	return nil
 }
 

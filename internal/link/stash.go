@@ -22,9 +22,9 @@ const keptCost = 192
 func (k *kept) charge() int { return len(k.msg.Data) + keptCost }
 
 // put copies a message, and returns its charge.
-func (s *stash) put(c Call, m Message) int {
-	m.Data = slices.Clone(m.Data)
-	m.Answer = nil
+func (s *stash) put(c Call, m Message, data []byte) int {
+	m.Data = data
+	m.Answer, m.Far = nil, false
 	k := kept{c, m}
 	s.kept = append(s.kept, k)
 	s.bytes += k.charge()
@@ -73,6 +73,7 @@ func (b *inbox) advance(n int) (free bool) {
 	if b.cur.Data != nil {
 		b.cur.Data = b.cur.Data[n:]
 	}
+	b.cur.addr += uint64(n)
 	if b.cur.Len > 0 {
 		return false
 	}
@@ -101,7 +102,14 @@ func (b *inbox) keep(r rawReceiver, limit int) (bytes, messages int, err error) 
 		if call == nil || err != nil {
 			return bytes, messages, err
 		}
-		bytes, messages = bytes+b.stash.put(*call, m), messages+1
+		data := slices.Clone(m.Data)
+		if m.Far {
+			data = make([]byte, m.Len)
+			if ok, err := r.(*memReceiver).fetch(&m, data); !ok || err != nil {
+				return bytes, messages, err
+			}
+		}
+		bytes, messages = bytes+b.stash.put(*call, m, data), messages+1
 		r.free()
 	}
 	return bytes, messages, nil

@@ -23,6 +23,9 @@ func wordAt(b []byte) *atomic.Uint64 {
 	return (*atomic.Uint64)(unsafe.Pointer(&b[0]))
 }
 
+// addressOf is where b begins in this process. It keeps nothing alive.
+func addressOf(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(b)))) }
+
 // bytes views the inline area of a header as payload.
 func (h *header) bytes() []byte { return (*[InlineBytes]byte)(unsafe.Pointer(&h.inline))[:] }
 
