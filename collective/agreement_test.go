@@ -108,7 +108,7 @@ func TestEverySettingMustAgree(t *testing.T) {
 
 // mayDiffer are settings that ranks need not share, with a value that is not the default.
 var mayDiffer = map[string]string{
-	"GCCL_STRICT": "1", "GCCL_TIMEOUT": "15s", "GCCL_SPIN": "7", "GCCL_LEND_MIN": "64", "GCCL_HOSTID": "elsewhere",
+	"GCCL_STRICT": "1", "GCCL_TIMEOUT": "15s", "GCCL_SPIN": "7", "GCCL_LEND_MIN": "64", "GCCL_CMA": "1", "GCCL_HOSTID": "elsewhere",
 	"GCCL_SOCKET_IFNAME": "^none", "GCCL_IB_HCA": "^none", "GCCL_IB_TIMEOUT": "20", "GCCL_IB_GID_INDEX": "3", "GCCL_IB_TC": "106", "GCCL_IB_SL": "3", "GCCL_IB_PKEY": "1", "GCCL_HEARTBEAT": "7s",
 	"GCCL_TCP_CHECKSUM": "1", "GCCL_TCP_SOCKETS": "2", "GCCL_DEVICE_PATH": "staged", "GCCL_CUDA_LIBRARY": "libcuda.so.1", "GCCL_DUMP_DIR": os.TempDir(), "GCCL_DUMP_SIGNAL": "1", "GCCL_DEBUG": "silent",
 }

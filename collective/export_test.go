@@ -25,3 +25,6 @@ func RunTable(c *Comm, plain, other int) (calls int, err error) {
 	}
 	return calls, nil
 }
+
+// Fetched is how many bytes the rank has read in other processes.
+func Fetched(c *Comm) uint64 { return c.mesh.Fetched() }

@@ -39,7 +39,7 @@ type own struct {
 	Epoch uint64 `json:"epoch,omitempty"`
 }
 
-const helloVersion = 6
+const helloVersion = 7
 
 // encode writes a hello as two lines: what is the rank's own, and the rest.
 func (h *hello) encode() ([]byte, error) {

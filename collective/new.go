@@ -257,7 +257,7 @@ func (c *Comm) connect(ctx context.Context) error {
 	c.mesh, err = link.New(link.Config{
 		Rank: c.rank, Size: c.size, Geometry: c.geo, Bell: c.bell(),
 		Device:   func(r int) rdma.Device { return devs[r] },
-		Describe: c.describe, NoMap: c.cfg.noMap, Touch: touch, Sparse: later, Lazy: later,
+		Describe: c.describe, NoMap: c.cfg.noMap, Touch: touch, Sparse: later, Lazy: later, Attach: c.attaches(),
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)

@@ -220,6 +220,7 @@ func (c *Comm) compile(key planKey, sh *shape, ch choice) (*planned, error) {
 	if s.Out > 0 {
 		lay.Out = p.shape.out
 	}
+	lay.AttachMin = c.attachMin(key.kind, p.bytes())
 	if err = c.bind(p, prog, lay, 0); err != nil {
 		return nil, fmt.Errorf("%w: %s: %v", ErrInternal, ch.info.Name, err)
 	}
@@ -242,14 +243,18 @@ func (c *Comm) compile(key planKey, sh *shape, ch choice) (*planned, error) {
 
 // describe fills in what the flight recorder keeps of calls of the plan.
 func (p *planned) describe(a, b uint64) {
+	p.sort = &recorder.Sort{A: a, B: b, Kind: uint8(p.key.kind), Peer: p.key.peer, Bytes: p.bytes()}
+}
+
+// bytes is the length of the larger of In and Out.
+func (p *planned) bytes() int {
 	sum := func(blocks []int) (n int) {
 		for _, v := range blocks {
 			n += v
 		}
 		return n
 	}
-	p.sort = &recorder.Sort{A: a, B: b, Kind: uint8(p.key.kind), Peer: p.key.peer,
-		Bytes: max(sum(p.shape.in), sum(p.shape.out)) * p.key.dtype.Size()}
+	return max(sum(p.shape.in), sum(p.shape.out)) * p.key.dtype.Size()
 }
 
 // bound shortens the window so that no chunk takes more segments than the links can hold without
@@ -276,7 +281,7 @@ func (c *Comm) bound(s *schedule.Schedule, key planKey, sh *shape, ch *choice) e
 // planTransfer plans a Send or Recv: one step on the lane that is kept for them.
 func (c *Comm) planTransfer(p *planned, sh *shape) error {
 	prog := executor.Transfer(p.key.peer, p.key.kind == Send)
-	lay := executor.Layout{Elem: p.key.dtype.Size(), In: p.shape.in, Out: p.shape.out}
+	lay := executor.Layout{Elem: p.key.dtype.Size(), In: p.shape.in, Out: p.shape.out, AttachMin: c.attachMin(p.key.kind, p.bytes())}
 	if err := c.bind(p, prog, lay, c.geo.Lanes-1); err != nil {
 		return fmt.Errorf("%w: %v", ErrInternal, err)
 	}

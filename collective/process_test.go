@@ -3,6 +3,7 @@ package collective_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -41,6 +42,7 @@ var works = map[string]func(ctx context.Context, c *collective.Comm) error{
 	"overhead":     workOverhead,
 	"unlinked":     workUnlinked,
 	"grows":        workGrows,
+	"attached":     workAttached,
 }
 
 // alone are works of processes that make their communicators themselves, or none.
@@ -132,7 +134,11 @@ func workTable(ctx context.Context, c *collective.Comm) error {
 func workForever(ctx context.Context, c *collective.Comm) error {
 	for i := 0; ; i++ {
 		x := make([]float32, []int{1, 500, 40_000, 1_000_000}[i%4])
-		if err := c.AllReduce(ctx, tensor.Of(x), tensor.Of(x), tensor.Sum); err != nil {
+		y := x
+		if i%8 < 4 {
+			y = make([]float32, len(x))
+		}
+		if err := c.AllReduce(ctx, tensor.Of(y), tensor.Of(x), tensor.Sum); err != nil {
 			return err
 		}
 	}
@@ -168,6 +174,36 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
+// The same where every transfer is read in its sender's memory.
+func TestProcessesAttached(t *testing.T) {
+	for _, n := range []int{2, 3, 4} {
+		var out output
+		j := job("attached", n, &out)
+		j.Env = append(j.Env, attachedEnv...)
+		require.NoError(t, j.Run(t.Context()), "%d ranks:\n%s", n, &out)
+	}
+	var out output
+	j := job("attached", 3, &out)
+	j.Env = append(j.Env, append(attachedEnv, "GCCL_LAZY=1")...)
+	require.NoError(t, j.Run(t.Context()), "lazy:\n%s", &out)
+}
+
+var attachedEnv = []string{"GCCL_CMA=1", "GCCL_LEND_MIN=1", "GCCL_PROVIDER=shm"}
+
+// workAttached makes the calls of the table of collectives.
+func workAttached(ctx context.Context, c *collective.Comm) error {
+	if _, err := collective.RunTable(c, 5, 97); err != nil {
+		return err
+	}
+	if err := workTable(ctx, c); err != nil {
+		return err
+	}
+	if collective.Fetched(c) == 0 {
+		return errors.New("nothing was read in another process")
+	}
+	return nil
+}
+
 // Any rank is killed at any moment: the others return an error that names it, within two seconds,
 // and nothing is left.
 func TestKill(t *testing.T) {
@@ -182,6 +218,9 @@ func TestKill(t *testing.T) {
 		victim := rng.IntN(n)
 		var out output
 		j := job("forever", n, &out)
+		if round%2 == 1 {
+			j.Env = append(j.Env, attachedEnv...)
+		}
 		j.Survive = true
 		killed := make(chan time.Time, 1)
 		j.Started = func(ps []*os.Process) {

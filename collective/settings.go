@@ -43,8 +43,9 @@ func Settings() []Setting {
 		{"GCCL_BUFFSIZE", []string{"NCCL_BUFFSIZE"}, "bytes", "auto", "ring buffer between two ranks, per lane and direction; the same on all ranks", number("GCCL_BUFFSIZE")},
 		{"GCCL_SLOTS", nil, "count", "auto", "slots of a ring buffer, a power of two; the same on all ranks", number("GCCL_SLOTS")},
 		{"GCCL_SPIN", nil, "count", "auto", "polls before a waiting rank yields its core; 0: none", spin},
-		{"GCCL_LAZY", nil, "choice", "auto", "make links when they are wanted: 1; all at the start: 0; auto: 1 above 8 ranks; the same on all ranks", lazySetting},
-		{"GCCL_LEND_MIN", nil, "bytes", "auto", "shortest transfer read from registered memory in place", number("GCCL_LEND_MIN")},
+		{"GCCL_LAZY", nil, "choice", "auto", "make links when they are wanted: 1; all at the start: 0; auto: 1 above 8 ranks; the same on all ranks", threeWay(func(c *Config) *int { return &c.Lazy })},
+		{"GCCL_CMA", nil, "choice", "auto", "this rank and those of its host read long messages in each other's memory (cross-memory attach): 1; all are copied: 0; auto: 1 where that is faster", threeWay(func(c *Config) *int { return &c.CMA })},
+		{"GCCL_LEND_MIN", nil, "bytes", "auto", "shortest transfer read in place, from registered memory, and from any with GCCL_CMA", number("GCCL_LEND_MIN")},
 		{"GCCL_ALGO", []string{"NCCL_ALGO"}, "rules", "all", "algorithms to use: [collective:][from-to=]name|…, ^ excludes; ; between rules; the same on all ranks", algo},
 		{"GCCL_REPRODUCIBLE", nil, "bool", "0", "reductions whose bits depend only on data and number of ranks; the same on all ranks", boolean(func(c *Config) *bool { return &c.Reproducible })},
 		{"GCCL_TUNING_FILE", nil, "path", "none", "measured times to choose algorithms by, written by gccl tune; the same content on all ranks", text(func(c *Config) *string { return &c.TuningFile })},
@@ -109,19 +110,22 @@ func parseDuration(v string) (time.Duration, error) {
 	return d, nil
 }
 
-// lazySetting takes 0 and 1 for never and always; what the zero value means is auto.
-func lazySetting(c *Config, v string) error {
-	if c.Lazy = 0; v == "auto" {
+// threeWay reads 0 and 1 for never (-1) and always (1); what the zero value means is auto.
+func threeWay(at func(*Config) *int) func(*Config, string) error {
+	return func(c *Config, v string) error {
+		p := at(c)
+		if *p = 0; v == "auto" {
+			return nil
+		}
+		always, err := strconv.ParseBool(v)
+		if err != nil {
+			return errors.New("want 0, 1 or auto")
+		}
+		if *p = -1; always {
+			*p = 1
+		}
 		return nil
 	}
-	always, err := strconv.ParseBool(v)
-	if err != nil {
-		return errors.New("want 0, 1 or auto")
-	}
-	if c.Lazy = -1; always {
-		c.Lazy = 1
-	}
-	return nil
 }
 
 // ParseBytes reads a count with an optional suffix K, M or G of 1024.
