@@ -89,7 +89,7 @@ func TestWaitingForLinksBesideThePool(t *testing.T) {
 	require.NotNil(t, p.lanes[0][0].shared)
 	call := link.Call{FP: 7}
 	for range ms[0].Geometry().Slots {
-		b, ok := ms[0].Peer(2).Sender(0).Reserve(link.SpreadBytes + 1)
+		b, ok := ms[0].Peer(2).Sender(0).Reserve(shareMin) // a slot
 		require.True(t, ok)
 		ms[0].Peer(2).Sender(0).Commit(len(b), &call)
 	}

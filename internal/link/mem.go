@@ -24,9 +24,12 @@ type memSender struct {
 	slots    uint32         // mask of payload slots
 	next     uint32         // sequence number of the next message
 	consumed uint32         // latest known credit
-	paid     uint32         // messages with a payload so far
+	paid     uint32         // slots that have been closed: no more messages go there in this lap
 	marks    []uint32       // per header, paid after its message
-	freed    uint32         // payloads that have been consumed, as far as known
+	freed    uint32         // slots whose messages have been consumed, as far as known
+	open     int            // bytes of slot paid that short messages have taken; 0: it has none
+	sharing  int            // how many they are
+	opened   uint32         // sequence number of the latest of them
 	back     *memReceiver   // of the other direction
 	lending  bool           // a lent message may not have been consumed
 	lentTo   uint32         // then: one past the latest
@@ -45,6 +48,14 @@ type memSender struct {
 // shorter than a slot move through it, because copying into lines that the peer has just read is
 // several times slower than into others; for very short ones the hot lines are better.
 const spotMin = 8 << 10
+
+// A sender that runs ahead of its peer puts up to slotShare messages of up to shareMost bytes into one slot: so it runs further
+// ahead, and does not write where the peer has just read (two loops between near cores, 4 KiB one way: 550 ns with 8 places
+// of its own, 290 with 64).
+const (
+	slotShare = 8
+	shareMost = 16 << 10
+)
 
 func (s *memSender) full() bool {
 	if s.next-s.consumed <= s.mask {
@@ -109,14 +120,17 @@ func (s *memSender) Reserve(max int) ([]byte, bool) {
 		s.room = max
 		return s.near[:max:max], true
 	}
-	if s.noSlot() {
+	if s.open > 0 && !s.joins(max) {
+		s.close()
+	}
+	if s.open == 0 && s.noSlot() {
 		return nil, false
 	}
 	slot := s.paid & s.slots
 	b := s.payloads[slot]
-	s.at = 0
+	s.at = s.open
 	if max < len(b) {
-		if max >= spotMin {
+		if s.open == 0 && max >= spotMin {
 			if s.at = s.spots[slot]; s.at+max > len(b) {
 				s.at = 0
 			}
@@ -124,7 +138,32 @@ func (s *memSender) Reserve(max int) ([]byte, bool) {
 		b = b[s.at : s.at+max : s.at+max]
 	}
 	s.room = len(b)
+	if max <= BriefBytes && s.leads() {
+		cpu.PrefetchWriteAll(b)
+	}
 	return b, true
+}
+
+// leads reports whether this rank runs ahead of its peer.
+func (s *memSender) leads() bool { return s.next-s.consumed >= runsAhead }
+
+// joins reports whether a message may lie in the slot that is open. A sender that waits for answers has few places, which
+// stay hot.
+func (s *memSender) joins(max int) bool {
+	return max <= shareMost && s.leads() && s.sharing < slotShare && s.open+max <= len(s.payloads[0])
+}
+
+// close ends the slot that is open: it is free when the latest of its messages has been consumed.
+func (s *memSender) close() {
+	s.paid++
+	s.open, s.sharing = 0, 0
+	at := s.opened
+	if s.next-s.consumed < s.next-at { // it has been
+		at, s.freed = s.consumed, s.paid
+	}
+	for ; at != s.next; at++ { // what has been sent since has no slot
+		s.marks[at&s.mask] = s.paid
+	}
 }
 
 func (s *memSender) Commit(n int, c *Call) {
@@ -139,7 +178,10 @@ func (s *memSender) Commit(n int, c *Call) {
 	slot := s.paid & s.slots
 	s.headers[s.next&s.mask].inline[0] = uint64(slot)*uint64(len(s.payloads[slot])) + uint64(s.at)
 	s.spots[slot] = s.at + (s.room+lineBytes-1)&^(lineBytes-1)
-	s.paid++
+	s.open, s.opened = s.spots[slot], s.next
+	if s.sharing++; s.room > shareMost {
+		s.close()
+	}
 	s.publish(n, inSlot, c)
 	s.brief = n
 }
@@ -216,8 +258,15 @@ func (s *memSender) ready() {
 			s.fetched++
 		}
 	}
-	if s.brief > 0 && s.brief <= BriefBytes && s.paid-s.freed <= s.slots {
-		cpu.PrefetchWriteAll(s.payloads[s.paid&s.slots][:s.brief])
+	if s.brief == 0 || s.brief > BriefBytes {
+		return
+	}
+	slot, at := s.paid, s.open
+	if at > 0 && !s.joins(s.brief) {
+		slot, at = slot+1, 0
+	}
+	if slot-s.freed <= s.slots {
+		cpu.PrefetchWriteAll(s.payloads[slot&s.slots][at:][:s.brief])
 	}
 }
 

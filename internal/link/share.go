@@ -3,6 +3,7 @@ package link
 import (
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // poolWindow is the window by which peers know a rank's pool (see [Share]); windows of Alloc count up from 1.
@@ -34,6 +35,8 @@ type poolRing struct {
 	slots []poolSlot
 	used  int // slots in use; another one only when all of these are lent
 	next  int // slot of the next message, if it is free
+	// open is how many bytes of slot next messages have taken, sharing how many they are; 0: the next one needs it free.
+	open, sharing int
 }
 
 type poolSlot struct {
@@ -87,8 +90,10 @@ func (s *Share) Reserve(max int) ([]byte, bool) {
 	if p.ring = &p.long; max <= len(p.short.slots[0].b) {
 		p.ring = &p.short
 	}
-	slot := p.ring.free()
-	if slot == nil {
+	if p.ring.open > 0 && !s.joins(max) {
+		p.ring.pass()
+	}
+	if p.ring.open == 0 && !p.ring.free() {
 		return nil, false
 	}
 	for _, to := range s.to {
@@ -96,40 +101,50 @@ func (s *Share) Reserve(max int) ([]byte, bool) {
 			return nil, false
 		}
 	}
-	p.room = min(max, len(slot.b))
-	return slot.b[:p.room:p.room], true
+	b := p.ring.slots[p.ring.next].b[p.ring.open:]
+	p.room = min(max, len(b))
+	return b[:p.room:p.room], true
+}
+
+// joins reports whether a message may lie in the ring's open slot, as in memSender's.
+func (s *Share) joins(max int) bool {
+	r := s.pool.ring
+	return max <= shareMost && r.sharing < slotShare && r.open+max <= len(r.slots[r.next].b) &&
+		!slices.ContainsFunc(s.to, func(to *memSender) bool { return !to.leads() })
 }
 
 // Commit sends what Reserve returned to all peers.
 func (s *Share) Commit(c *Call) {
 	r := s.pool.ring
 	slot := &r.slots[r.next]
-	at := r.base + uint64(r.next*len(slot.b))
+	at := r.base + uint64(r.next*len(slot.b)+r.open)
 	for _, to := range s.to {
 		slot.lent = append(slot.lent, loan{to, to.next})
 		to.headers[to.next&to.mask].inline = [4]uint64{poolWindow, at}
 		to.publish(s.pool.room, lent, c)
 	}
-	r.pass()
+	r.open += (s.pool.room + lineBytes - 1) &^ (lineBytes - 1)
+	r.sharing++
 }
 
-// free returns the slot of the next message, or nil if all are lent.
-func (r *poolRing) free() *poolSlot {
+// free looks for a free slot for the next message, and reports false if all are lent.
+func (r *poolRing) free() bool {
 	for range r.used {
-		if slot := &r.slots[r.next]; slot.free() {
-			return slot
+		if r.slots[r.next].free() {
+			return true
 		}
 		r.pass()
 	}
 	if r.used == len(r.slots) {
-		return nil
+		return false
 	}
 	r.next = r.used
 	r.used++
-	return &r.slots[r.next]
+	return true
 }
 
 func (r *poolRing) pass() {
+	r.open, r.sharing = 0, 0
 	if r.next++; r.next == r.used {
 		r.next = 0
 	}
@@ -152,7 +167,7 @@ func (s *Share) Waiting(max int, f func(*Peer)) {
 	if _, ok := s.Reserve(max); ok {
 		return
 	}
-	if r := s.pool.ring; r.free() == nil {
+	if r := s.pool.ring; r.open == 0 && !r.free() {
 		for i := range r.slots {
 			for _, l := range r.slots[i].lent {
 				if l.to.holds(l.seq) {
