@@ -3,6 +3,8 @@ package executor
 import (
 	"time"
 
+	"github.com/gccl/gccl/internal/cpu"
+	"github.com/gccl/gccl/internal/link"
 	"github.com/gccl/gccl/schedule"
 	"github.com/gccl/gccl/tensor"
 )
@@ -34,11 +36,28 @@ func (e *Engine) combine(l *lane, a *action, dsts, srcs [][]byte, n int) {
 // ways is which destinations are written past the cache: those that are sent, the one that is kept.
 type ways struct{ past, leave bool }
 
+// local is how many of the destinations are here: the first, if the value is kept.
+func (a *action) local() int {
+	if a.keeps() {
+		return 1
+	}
+	return 0
+}
+
+// fetchMost is the longest piece whose lines at a peer are fetched before they are written. Stores wait one after the other
+// for lines that the peer has read last; fetches wait together (two loops between near cores, 4 KiB one way: 286 ns without, 230 with).
+const fetchMost = 8 << 10
+
 // combineBy does it.
 func (e *Engine) combineBy(l *lane, a *action, dsts, srcs [][]byte, n int, w ways) {
 	red := l.job.Args.Reducer
 	if w.past && e.combinePast(l, a, dsts, srcs, n, w.leave) {
 		return
+	}
+	if n > link.BriefBytes && n <= fetchMost && len(a.sends) > 0 && a.sendTo[0].Mapped() {
+		for _, d := range dsts[a.local():] {
+			cpu.PrefetchWriteAll(d)
+		}
 	}
 	pre, post := red != nil && red.HasPre(), red != nil && a.final && red.HasPost()
 	switch {
@@ -134,10 +153,7 @@ func (e *Engine) combinePast(l *lane, a *action, dsts, srcs [][]byte, n int, lea
 	if a.nested || red != nil && (red.HasPre() || a.final && red.HasPost()) {
 		return false
 	}
-	local := 0 // 1 if the value is kept here, too
-	if a.keeps() {
-		local = 1
-	}
+	local := a.local()
 	if len(srcs) == 1 {
 		e.copier.ReduceNT(dsts[local:], srcs)
 		e.copies(dsts[:local], srcs[0], leave)

@@ -165,7 +165,7 @@ func (e *Engine) Run(ctx context.Context, timeout time.Duration, jobs []*Job) er
 
 func (e *Engine) run(ctx context.Context, timeout time.Duration, jobs []*Job) error {
 	switch j := jobs[0]; {
-	case len(jobs) > 1 || !e.short(j.Plan) || j.Args.Stage != nil:
+	case len(jobs) > 1 || !e.short(j) || j.Args.Stage != nil:
 		e.start(jobs)
 	case j.Plan.single && e.darts:
 		over, err := e.dart(j)

@@ -37,6 +37,9 @@ func (e *Engine) patience(p *Plan) (most, every int) {
 	return sprintWirePolls, 1
 }
 
+// shortMost is the longest transfer that takes the short cuts.
+const shortMost = 8 << 10
+
 // fitsInline reports whether every transfer of the plan fits into a message's header, in one window.
 // Nothing is ever cut, lent or placed then.
 func (p *Plan) fitsInline() bool { return p.windows == 1 && p.longest <= link.InlineBytes }
@@ -44,11 +47,14 @@ func (p *Plan) fitsInline() bool { return p.windows == 1 && p.longest <= link.In
 // fitsSlot reports whether every transfer of the plan is one short message over mapped memory in any case. Nothing is ever
 // cut or placed then, nor, below the engine's lendMin, lent.
 func (p *Plan) fitsSlot(m *link.Mesh) bool {
-	return p.windows == 1 && p.longest <= min(link.BriefBytes, m.Geometry().SlotBytes) && !m.NeedsProgress()
+	return p.windows == 1 && p.longest <= min(shortMost, m.Geometry().SlotBytes) && !m.NeedsProgress()
 }
 
-// short reports whether a plan may take the short cuts, sprint and dart.
-func (e *Engine) short(p *Plan) bool { return p.small || p.brief && p.longest < e.lendMin }
+// short reports whether a job may take the short cuts, sprint and dart.
+func (e *Engine) short(j *Job) bool {
+	p := j.Plan
+	return p.small || p.brief && (p.longest < e.lendMin || j.Args.InPlace.Window == 0 && j.Args.OutPlace.Window == 0)
+}
 
 // sprint carries out the actions of a small plan, whose lanes alone are the engine's, as long as none
 // has to wait for long. It does what advance and fire would do, without what they keep for transfers
@@ -189,12 +195,21 @@ func (e *Engine) dash(l *lane, a *action) dashed {
 	if a.keeps() {
 		dsts = append(dsts, l.buffer(a.dst.buf)[a.dst.offset:][:n])
 	}
-	for i := range a.sends {
-		b, ok := a.sends[i].Reserve(n)
+	shared := l.shares(a, n)
+	if shared {
+		b, ok := a.shared.Reserve(n)
 		if !ok {
 			return waits
 		}
 		dsts = append(dsts, b)
+	} else {
+		for i := range a.sends {
+			b, ok := a.sends[i].Reserve(n)
+			if !ok {
+				return waits
+			}
+			dsts = append(dsts, b)
+		}
 	}
 	srcs := e.srcs[:len(a.operands)]
 	for i := range a.operands {
@@ -204,11 +219,13 @@ func (e *Engine) dash(l *lane, a *action) dashed {
 			srcs[i] = l.buffer(o.ext.buf)[o.ext.offset:][:n]
 		}
 	}
-	if n > 0 {
-		e.combineBy(l, a, dsts, srcs, n, ways{})
-	}
-	for i := range a.sends {
-		a.sends[i].Commit(n, &l.call)
+	e.combine(l, a, dsts, srcs, n)
+	if shared {
+		a.shared.Commit(&l.call)
+	} else {
+		for i := range a.sends {
+			a.sends[i].Commit(n, &l.call)
+		}
 	}
 	for i := range a.receives {
 		a.receives[i].Advance(n)

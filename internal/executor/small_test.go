@@ -13,7 +13,7 @@ import (
 // A small plan of one lane that has to wait goes on where it stopped: what it has sent is not sent again. It may fit
 // into headers, or into slots.
 func TestSmallPlanGoesOnWhereItStopped(t *testing.T) {
-	for _, n := range []int{8, link.InlineBytes + 1, link.BriefBytes} {
+	for _, n := range []int{8, link.InlineBytes + 1, shortMost} {
 		for _, spins := range []int{0, 100} { // 0: ranks outnumber cores
 			testGoingOn(t, n, spins)
 		}
@@ -22,7 +22,7 @@ func TestSmallPlanGoesOnWhereItStopped(t *testing.T) {
 
 func testGoingOn(t *testing.T, n, spins int) {
 	bell := &hookedBell{Bell: link.NewBell()}
-	ms := meshes(t, link.Geometry{Lanes: 1, Slots: 2, SlotBytes: link.BriefBytes}, bell)
+	ms := meshes(t, link.Geometry{Lanes: 1, Slots: 2, SlotBytes: shortMost}, bell)
 	e := New(ms[0], Options{LendMin: 1 << 30, Wait: Wait{Yield: func() {}, Spins: spins}})
 	prog := &Program{Schedule: schedule.Schedule{In: 1, Out: 1, Lanes: make([]schedule.Lane, 1)}, lanes: [][]group{{
 		{Group: schedule.Group{End: 1}, operands: []operand{{span: schedule.At(schedule.In, 0)}}, sends: []int{1}},
@@ -31,9 +31,9 @@ func testGoingOn(t *testing.T, n, spins int) {
 	p, err := prog.Plan(ms[0], Layout{Elem: 1, In: []int{n}, Out: []int{n}}, 0)
 	require.NoError(t, err)
 	require.True(t, e.darts && p.single)
-	longer, err := prog.Plan(ms[0], Layout{Elem: 1, In: []int{link.BriefBytes + 1}, Out: []int{link.BriefBytes + 1}}, 0)
+	longer, err := prog.Plan(ms[0], Layout{Elem: 1, In: []int{shortMost + 1}, Out: []int{shortMost + 1}}, 0)
 	require.NoError(t, err)
-	require.False(t, e.short(longer))
+	require.False(t, e.short(&Job{Plan: longer}))
 	call := link.Call{FP: 7}
 	text := func(b byte) []byte { return bytes.Repeat([]byte{b}, n) }
 	for answer := range byte(5) {
@@ -59,20 +59,20 @@ func testGoingOn(t *testing.T, n, spins int) {
 	require.Equal(t, 5, bell.sleeps)
 }
 
-// What a peer may be lent is no business of the small plans' short cut.
+// What a peer may be lent is no business of the small plans' short cut: registered memory, from some length on.
 func TestNoShortCutForWhatIsLent(t *testing.T) {
-	ms := meshes(t, link.Geometry{Lanes: 1, Slots: 2, SlotBytes: link.BriefBytes})
+	ms := meshes(t, link.Geometry{Lanes: 1, Slots: 2, SlotBytes: shortMost})
 	e := New(ms[0], Options{LendMin: 512, Wait: Wait{Yield: func() {}, Spins: 100}})
-	p, err := Transfer(1, true).Plan(ms[0], Layout{Elem: 1, In: []int{512}}, 0)
-	require.NoError(t, err)
-	require.True(t, p.single)
-	require.NoError(t, e.Run(context.Background(), 0, []*Job{{Plan: p, Args: Args{In: make([]byte, 512), Call: link.Call{FP: 7}}}}))
-	require.NotEmpty(t, e.lanes, "the engine")
-	e.lanes = nil
-	p, err = Transfer(1, true).Plan(ms[0], Layout{Elem: 1, In: []int{511}}, 0)
-	require.NoError(t, err)
-	require.NoError(t, e.Run(context.Background(), 0, []*Job{{Plan: p, Args: Args{In: make([]byte, 511), Call: link.Call{FP: 7}}}}))
-	require.Empty(t, e.lanes)
+	for _, n := range []int{511, 512} {
+		p, err := Transfer(1, true).Plan(ms[0], Layout{Elem: 1, In: []int{n}}, 0)
+		require.NoError(t, err)
+		require.True(t, p.single)
+		at := link.Place{Window: 1}
+		require.Equal(t, n < 512, e.short(&Job{Plan: p, Args: Args{InPlace: at}}))
+		require.Equal(t, n < 512, e.short(&Job{Plan: p, Args: Args{OutPlace: at}}))
+		require.NoError(t, e.Run(context.Background(), 0, []*Job{{Plan: p, Args: Args{In: make([]byte, n), Call: link.Call{FP: 7}}}}))
+		require.Empty(t, e.lanes, "the engine")
+	}
 }
 
 // The step that an error names is the one that met it, in a plan of small messages, too.
