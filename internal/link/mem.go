@@ -49,14 +49,6 @@ type memSender struct {
 // several times slower than into others; for very short ones the hot lines are better.
 const spotMin = 8 << 10
 
-// A sender that runs ahead of its peer puts up to slotShare messages of up to shareMost bytes into one slot: so it runs further
-// ahead, and does not write where the peer has just read (two loops between near cores, 4 KiB one way: 550 ns with 8 places
-// of its own, 290 with 64).
-const (
-	slotShare = 8
-	shareMost = 16 << 10
-)
-
 func (s *memSender) full() bool {
 	if s.next-s.consumed <= s.mask {
 		return false
@@ -142,28 +134,6 @@ func (s *memSender) Reserve(max int) ([]byte, bool) {
 		cpu.PrefetchWriteAll(b)
 	}
 	return b, true
-}
-
-// leads reports whether this rank runs ahead of its peer.
-func (s *memSender) leads() bool { return s.next-s.consumed >= runsAhead }
-
-// joins reports whether a message may lie in the slot that is open. A sender that waits for answers has few places, which
-// stay hot.
-func (s *memSender) joins(max int) bool {
-	return max <= shareMost && s.leads() && s.sharing < slotShare && s.open+max <= len(s.payloads[0])
-}
-
-// close ends the slot that is open: it is free when the latest of its messages has been consumed.
-func (s *memSender) close() {
-	s.paid++
-	s.open, s.sharing = 0, 0
-	at := s.opened
-	if s.next-s.consumed < s.next-at { // it has been
-		at, s.freed = s.consumed, s.paid
-	}
-	for ; at != s.next; at++ { // what has been sent since has no slot
-		s.marks[at&s.mask] = s.paid
-	}
 }
 
 func (s *memSender) Commit(n int, c *Call) {
