@@ -4,25 +4,12 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/gccl/gccl/rdma"
-	"github.com/gccl/gccl/rdma/shm"
 	"github.com/stretchr/testify/require"
 )
 
-// attachedPair connects two ranks that read each other's memory if both want it.
-func attachedPair(t *testing.T, wanted bool, g Geometry) (a, b *Mesh) {
-	m := meshes(t, 2, Config{Geometry: g, Attach: wanted}, func() rdma.Device {
-		dev, err := shm.New(shm.Options{})
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = dev.Close() })
-		return dev
-	})
-	return m[0], m[1]
-}
-
 // A message that is lent where it lies is read bit by bit, or stashed, and its sender learns when that is over.
 func TestLentInOrdinaryMemory(t *testing.T) {
-	a, b := attachedPair(t, true, Geometry{Lanes: 2, Slots: 2, SlotBytes: 64})
+	a, b := sharedPair(t, Config{Geometry: Geometry{Lanes: 2, Slots: 2, SlotBytes: 64}, Attach: true})
 	require.True(t, a.Peer(1).Attached())
 	require.True(t, b.Peer(0).Attached())
 	src := make([]byte, 1<<20)
@@ -82,7 +69,7 @@ func TestLentInOrdinaryMemory(t *testing.T) {
 // Who does not read others' memory takes no address for a message.
 func TestNotAttached(t *testing.T) {
 	for _, g := range []Geometry{{Lanes: 1, Slots: 2, SlotBytes: 64}, {Lanes: 1, Slots: 2, SlotBytes: 64, Checksum: true}} {
-		a, b := attachedPair(t, g.Checksum, g)
+		a, b := sharedPair(t, Config{Geometry: g, Attach: g.Checksum})
 		require.False(t, a.Peer(1).Attached())
 		if g.Checksum {
 			continue
@@ -97,7 +84,7 @@ func TestNotAttached(t *testing.T) {
 
 // A rank that is told a wrong address of its peer's finds out, and is sent slots.
 func TestAttachToAnotherAddress(t *testing.T) {
-	a, b := attachedPair(t, true, Geometry{Lanes: 1, Slots: 2, SlotBytes: 64})
+	a, b := sharedPair(t, Config{Geometry: Geometry{Lanes: 1, Slots: 2, SlotBytes: 64}, Attach: true})
 	p := a.Peer(1)
 	p.attach = nil
 	wordAt(p.mapped[p.mesh.geo.creditOffset(0)+attachWord:]).Store(0)

@@ -15,7 +15,7 @@ func TestChecksumFindsEveryFlippedBit(t *testing.T) {
 	for name, pair := range map[string]func() (a, b *Mesh){
 		"mapped": func() (a, b *Mesh) { return pair(t, g, false) },
 		"posted": func() (a, b *Mesh) { return pair(t, g, true) },
-		"shm":    func() (a, b *Mesh) { return sharedPair(t, g) },
+		"shm":    func() (a, b *Mesh) { return sharedPair(t, Config{Geometry: g}) },
 	} {
 		a, b := pair()
 		s, r := a.Peer(1).Sender(1), b.Peer(0).Receiver(1)

@@ -16,7 +16,7 @@ import (
 // memory of the boards is not touched then.
 func TestLostWhileClosing(t *testing.T) {
 	for range 50 {
-		a, b := sharedPair(t, Geometry{Lanes: 1, Slots: 2, SlotBytes: 64})
+		a, b := sharedPair(t, Config{Geometry: Geometry{Lanes: 1, Slots: 2, SlotBytes: 64}})
 		var wg sync.WaitGroup
 		var ended atomic.Bool
 		began := make(chan struct{})
@@ -39,7 +39,7 @@ func TestLostWhileClosing(t *testing.T) {
 func TestReleaseOfWhatIsSent(t *testing.T) {
 	const size = 1 << 20
 	for _, gone := range []bool{false, true} {
-		a, b := pairOver(t, Geometry{Lanes: 1, Slots: 16, SlotBytes: size}, func() (rdma.Device, error) { return tcp.Open(tcp.Options{}) })
+		a, b := pairOver(t, Config{Geometry: Geometry{Lanes: 1, Slots: 16, SlotBytes: size}}, func() (rdma.Device, error) { return tcp.Open(tcp.Options{}) })
 		require.True(t, a.Peer(1).Direct())
 		src, call := bytes.Repeat([]byte{1}, size), Call{FP: 7}
 		s, r := a.Peer(1).Sender(0).(DirectSender), b.Peer(0).Receiver(0)
@@ -73,13 +73,13 @@ func TestReleaseOfWhatIsSent(t *testing.T) {
 }
 
 // sharedPair connects two ranks over memory that is unmapped at the end.
-func sharedPair(t *testing.T, g Geometry) (a, b *Mesh) {
-	return pairOver(t, g, func() (rdma.Device, error) { return shm.New(shm.Options{}) })
+func sharedPair(t *testing.T, cfg Config) (a, b *Mesh) {
+	return pairOver(t, cfg, func() (rdma.Device, error) { return shm.New(shm.Options{}) })
 }
 
 // pairOver connects two ranks, each over a device of its own.
-func pairOver(t *testing.T, g Geometry, open func() (rdma.Device, error)) (a, b *Mesh) {
-	m := meshes(t, 2, Config{Geometry: g}, func() rdma.Device {
+func pairOver(t *testing.T, cfg Config, open func() (rdma.Device, error)) (a, b *Mesh) {
+	m := meshes(t, 2, cfg, func() rdma.Device {
 		dev, err := open()
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = dev.Close() })

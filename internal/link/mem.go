@@ -27,8 +27,7 @@ type memSender struct {
 	paid     uint32         // slots that have been closed: no more messages go there in this lap
 	marks    []uint32       // per header, paid after its message
 	freed    uint32         // slots whose messages have been consumed, as far as known
-	open     int            // bytes of slot paid that short messages have taken; 0: it has none
-	sharing  int            // how many they are
+	open     openSlot       // slot paid, if short messages lie in it
 	opened   uint32         // sequence number of the latest of them
 	back     *memReceiver   // of the other direction
 	lending  bool           // a lent message may not have been consumed
@@ -112,17 +111,17 @@ func (s *memSender) Reserve(max int) ([]byte, bool) {
 		s.room = max
 		return s.near[:max:max], true
 	}
-	if s.open > 0 && !s.joins(max) {
+	if s.open.taken > 0 && !s.joins(max) {
 		s.close()
 	}
-	if s.open == 0 && s.noSlot() {
+	if s.open.taken == 0 && s.noSlot() {
 		return nil, false
 	}
 	slot := s.paid & s.slots
 	b := s.payloads[slot]
-	s.at = s.open
+	s.at = s.open.taken
 	if max < len(b) {
-		if s.open == 0 && max >= spotMin {
+		if s.open.taken == 0 && max >= spotMin {
 			if s.at = s.spots[slot]; s.at+max > len(b) {
 				s.at = 0
 			}
@@ -147,9 +146,9 @@ func (s *memSender) Commit(n int, c *Call) {
 	}
 	slot := s.paid & s.slots
 	s.headers[s.next&s.mask].inline[0] = uint64(slot)*uint64(len(s.payloads[slot])) + uint64(s.at)
-	s.spots[slot] = s.at + (s.room+lineBytes-1)&^(lineBytes-1)
-	s.open, s.opened = s.spots[slot], s.next
-	if s.sharing++; s.room > shareMost {
+	s.open.add(s.at, s.room)
+	s.spots[slot], s.opened = s.open.taken, s.next
+	if s.room > shareMost {
 		s.close()
 	}
 	s.publish(n, inSlot, c)
@@ -231,7 +230,7 @@ func (s *memSender) ready() {
 	if s.brief == 0 || s.brief > BriefBytes {
 		return
 	}
-	slot, at := s.paid, s.open
+	slot, at := s.paid, s.open.taken
 	if at > 0 && !s.joins(s.brief) {
 		slot, at = slot+1, 0
 	}
@@ -244,11 +243,15 @@ func (s *memSender) Lend(span, answer Place, n int, c *Call) bool {
 	if n > MaxMessage || s.full() {
 		return false
 	}
-	h := s.headers[s.next&s.mask]
-	h.inline = [4]uint64{span.Window, span.Offset, answer.Window, answer.Offset}
+	s.lend([4]uint64{span.Window, span.Offset, answer.Window, answer.Offset}, n, c)
+	return true
+}
+
+// lend sends what inline says of n bytes that stay where they are.
+func (s *memSender) lend(inline [4]uint64, n int, c *Call) {
+	s.headers[s.next&s.mask].inline = inline
 	s.publish(n, lent, c)
 	s.lending, s.lentTo = true, s.next
-	return true
 }
 
 // ReserveFrom implements DirectSender.
@@ -258,9 +261,7 @@ func (s *memSender) ReserveFrom(src []byte, _ Place, _ *Call) (n int, ok bool) {
 
 // CommitFrom lends src to the peer, which reads it in this process's memory.
 func (s *memSender) CommitFrom(src []byte, c *Call) {
-	s.headers[s.next&s.mask].inline = [4]uint64{farWindow, addressOf(src)}
-	s.publish(len(src), lent, c)
-	s.lending, s.lentTo = true, s.next
+	s.lend([4]uint64{farWindow, addressOf(src)}, len(src), c)
 }
 
 func (s *memSender) Placed(n int, c *Call) bool {

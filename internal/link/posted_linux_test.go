@@ -11,7 +11,7 @@ import (
 )
 
 func tcpPair(t *testing.T, g Geometry) (a, b *Mesh) {
-	return pairOver(t, g, func() (rdma.Device, error) { return tcp.Open(tcp.Options{}) })
+	return pairOver(t, Config{Geometry: g}, func() (rdma.Device, error) { return tcp.Open(tcp.Options{}) })
 }
 
 // Over posted writes short messages run further ahead than long ones, and neither kind waits for the other's room.

@@ -33,10 +33,9 @@ type pool struct {
 type poolRing struct {
 	base  uint64 // offset of the slots in the window
 	slots []poolSlot
-	used  int // slots in use; another one only when all of these are lent
-	next  int // slot of the next message, if it is free
-	// open is how many bytes of slot next messages have taken, sharing how many they are; 0: the next one needs it free.
-	open, sharing int
+	used  int      // slots in use; another one only when all of these are lent
+	next  int      // slot of the next message, if it is free
+	open  openSlot // slot next, if messages lie in it
 }
 
 type poolSlot struct {
@@ -90,10 +89,10 @@ func (s *Share) Reserve(max int) ([]byte, bool) {
 	if p.ring = &p.long; max <= len(p.short.slots[0].b) {
 		p.ring = &p.short
 	}
-	if p.ring.open > 0 && !s.joins(max) {
+	if p.ring.open.taken > 0 && !s.joins(max) {
 		p.ring.pass()
 	}
-	if p.ring.open == 0 && !p.ring.free() {
+	if p.ring.open.taken == 0 && !p.ring.free() {
 		return nil, false
 	}
 	for _, to := range s.to {
@@ -101,7 +100,7 @@ func (s *Share) Reserve(max int) ([]byte, bool) {
 			return nil, false
 		}
 	}
-	b := p.ring.slots[p.ring.next].b[p.ring.open:]
+	b := p.ring.slots[p.ring.next].b[p.ring.open.taken:]
 	p.room = min(max, len(b))
 	return b[:p.room:p.room], true
 }
@@ -109,7 +108,7 @@ func (s *Share) Reserve(max int) ([]byte, bool) {
 // joins reports whether a message may lie in the ring's open slot, as in memSender's.
 func (s *Share) joins(max int) bool {
 	r := s.pool.ring
-	return max <= shareMost && r.sharing < slotShare && r.open+max <= len(r.slots[r.next].b) &&
+	return r.open.fits(max, len(r.slots[r.next].b)) &&
 		!slices.ContainsFunc(s.to, func(to *memSender) bool { return !to.leads() })
 }
 
@@ -117,14 +116,13 @@ func (s *Share) joins(max int) bool {
 func (s *Share) Commit(c *Call) {
 	r := s.pool.ring
 	slot := &r.slots[r.next]
-	at := r.base + uint64(r.next*len(slot.b)+r.open)
+	at := r.base + uint64(r.next*len(slot.b)+r.open.taken)
 	for _, to := range s.to {
 		slot.lent = append(slot.lent, loan{to, to.next})
 		to.headers[to.next&to.mask].inline = [4]uint64{poolWindow, at}
 		to.publish(s.pool.room, lent, c)
 	}
-	r.open += (s.pool.room + lineBytes - 1) &^ (lineBytes - 1)
-	r.sharing++
+	r.open.add(r.open.taken, s.pool.room)
 }
 
 // free looks for a free slot for the next message, and reports false if all are lent.
@@ -144,7 +142,7 @@ func (r *poolRing) free() bool {
 }
 
 func (r *poolRing) pass() {
-	r.open, r.sharing = 0, 0
+	r.open = openSlot{}
 	if r.next++; r.next == r.used {
 		r.next = 0
 	}
@@ -167,7 +165,7 @@ func (s *Share) Waiting(max int, f func(*Peer)) {
 	if _, ok := s.Reserve(max); ok {
 		return
 	}
-	if r := s.pool.ring; r.open == 0 && !r.free() {
+	if r := s.pool.ring; r.open.taken == 0 && !r.free() {
 		for i := range r.slots {
 			for _, l := range r.slots[i].lent {
 				if l.to.holds(l.seq) {
