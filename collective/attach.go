@@ -1,15 +1,13 @@
 package collective
 
 import (
-	"slices"
-
 	"github.com/gccl/gccl/rdma/shm"
 	"go.uber.org/zap"
 )
 
-// attaches reports whether ranks of this rank's host are to read long messages in its memory, and it in theirs.
+// attaches reports whether ranks that shm connects to this one are to read long messages in its memory, and it in theirs.
 func (c *Comm) attaches() bool {
-	if c.cfg.CMA < 0 || c.cfg.Checksum || !slices.Contains(c.peers[c.rank].Providers, "shm") {
+	if c.cfg.CMA < 0 || c.cfg.Checksum {
 		return false
 	}
 	if c.cfg.CMA > 0 {

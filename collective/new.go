@@ -234,6 +234,7 @@ func (c *Comm) meet(ctx context.Context, offered []string, failed error) error {
 func (c *Comm) connect(ctx context.Context) error {
 	devs := make([]rdma.Device, c.size)
 	var others []int
+	shared := false // some rank shares memory
 	for r := range devs {
 		if r == c.rank {
 			continue
@@ -246,6 +247,7 @@ func (c *Comm) connect(ctx context.Context) error {
 		if devs[r], err = c.devices.get(name, &c.cfg); err != nil {
 			return err
 		}
+		shared = shared || name == "shm"
 	}
 	later, touch := lazy(&c.cfg, c.peers), c.geo.Lanes
 	if later {
@@ -257,7 +259,7 @@ func (c *Comm) connect(ctx context.Context) error {
 	c.mesh, err = link.New(link.Config{
 		Rank: c.rank, Size: c.size, Geometry: c.geo, Bell: c.bell(),
 		Device:   func(r int) rdma.Device { return devs[r] },
-		Describe: c.describe, NoMap: c.cfg.noMap, Touch: touch, Sparse: later, Lazy: later, Attach: c.attaches(),
+		Describe: c.describe, NoMap: c.cfg.noMap, Touch: touch, Sparse: later, Lazy: later, Attach: shared && c.attaches(),
 	})
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
