@@ -62,6 +62,8 @@ func (r *memReceiver) fetch(m *Message, dst []byte) (ok bool, err error) {
 	switch err = r.peer.attach.Attach(dst, m.addr); {
 	case errors.Is(err, rdma.ErrPeerLost):
 		return false, nil
+	case err != nil && r.peer.mesh.Failed() != nil: // who lent it has it back, and may have unmapped it
+		return false, nil
 	case err != nil:
 		return false, fmt.Errorf("read what rank %d lends (GCCL_CMA=0 has it copied): %w", r.peer.Rank, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // A message that is lent where it lies is read bit by bit, or stashed, and its sender learns when that is over.
@@ -64,6 +65,35 @@ func TestLentInOrdinaryMemory(t *testing.T) {
 	ok, err := r.Fetch(got[:10])
 	require.NoError(t, err)
 	require.False(t, ok)
+}
+
+// Who has given up has its memory back, and may have unmapped it: what its peers cannot read then is no error of theirs.
+func TestLentByWhoHasGivenUp(t *testing.T) {
+	for _, stash := range []bool{false, true} {
+		a, b := sharedPair(t, Config{Geometry: Geometry{Lanes: 1, Slots: 2, SlotBytes: 64}, Attach: true})
+		src, err := unix.Mmap(-1, 0, 1<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
+		require.NoError(t, err)
+		call := Call{FP: 7}
+		a.Peer(1).Sender(0).(DirectSender).CommitFrom(src, &call)
+		r := b.Peer(0).Receiver(0).(FarReceiver)
+		if !stash {
+			m, err := r.Peek(&call)
+			require.NoError(t, err)
+			require.True(t, m.Far)
+		}
+		n := a.Fail(&Notice{Cause: CauseGaveUp, Text: "enough"})
+		require.NoError(t, unix.Munmap(src))
+		if stash {
+			_, messages, err := r.Stash(1)
+			require.NoError(t, err)
+			require.Zero(t, messages)
+		} else {
+			ok, err := r.Fetch(make([]byte, 1<<20))
+			require.NoError(t, err)
+			require.False(t, ok)
+		}
+		require.Equal(t, n.Text, b.Failed().Text)
+	}
 }
 
 // Who does not read others' memory takes no address for a message.

@@ -84,7 +84,7 @@ type DirectReceiver interface {
 type FarReceiver interface {
 	Receiver
 	// Fetch copies the first len(dst) bytes of what is left of the message of the latest Peek, which is Far, to dst.
-	// ok is false if the peer is gone, of which there is a notice at any moment.
+	// ok is false if the peer is gone, of which there is a notice at any moment, or its memory because the mesh has failed.
 	Fetch(dst []byte) (ok bool, err error)
 }
 
