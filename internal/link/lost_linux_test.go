@@ -85,5 +85,8 @@ func pairOver(t *testing.T, cfg Config, open func() (rdma.Device, error)) (a, b 
 		t.Cleanup(func() { _ = dev.Close() })
 		return dev
 	})
+	t.Cleanup(func() { // before the devices
+		_, _ = m[0].Close(), m[1].Close()
+	})
 	return m[0], m[1]
 }
