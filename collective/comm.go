@@ -40,19 +40,20 @@ type Comm struct {
 	queue queue
 
 	// What follows belongs to whoever holds the turn (queue).
-	seq     uint64
-	p2pSeq  []transferSeq
-	plans   map[planKey]*planned
-	recent  [Recv + 1]recent // the latest call of each kind
-	sh      shape
-	job     executor.Job
-	filled  *recent // the call that job was last filled for; nil: another, or not known
-	jobs    [1]*executor.Job
-	windows windows
-	flight  flight
-	accel   accel
-	pulse   stopper
-	moments moments
+	seq      uint64
+	p2pSeq   []transferSeq
+	plans    map[planKey]*planned
+	recent   [Recv + 1]recent // the latest call of each kind
+	sh       shape
+	job      executor.Job
+	filled   *recent // the call that job was last filled for; nil: another, or not known
+	jobs     [1]*executor.Job
+	grouping grouping
+	windows  windows
+	flight   flight
+	accel    accel
+	pulse    stopper
+	moments  moments
 
 	crowding int // see heartbeat
 
@@ -69,7 +70,10 @@ type Comm struct {
 }
 
 // transferSeq counts the transfers with one peer.
-type transferSeq struct{ sent, received uint32 }
+type transferSeq struct {
+	sent, received     uint32
+	sending, receiving *executor.Job // the latest of the group that is being made
+}
 
 // Rank returns this rank's number.
 func (c *Comm) Rank() int { return c.rank }
@@ -154,7 +158,7 @@ func (c *Comm) runJob(ctx context.Context, call *Call) error {
 func (c *Comm) fill(j *executor.Job, p *planned, call *Call) {
 	j.Plan = p.plan
 	a := &j.Args
-	a.In, a.Out, a.Reducer, a.Stage = call.Src.Bytes(), call.Dst.Bytes(), p.reducer, nil
+	a.In, a.Out, a.Reducer, a.Stage, a.AttachMin = call.Src.Bytes(), call.Dst.Bytes(), p.reducer, nil, p.attachMin
 	if a.InPlace, a.OutPlace = (link.Place{}), (link.Place{}); len(c.windows.list) > 0 {
 		a.InPlace, a.OutPlace = c.windows.place(a.In), c.windows.place(a.Out)
 	}

@@ -41,7 +41,25 @@ func (c *Comm) StartGroup(ctx context.Context, calls ...Call) *Handle {
 
 // SendRecv sends src to one peer and receives dst from another, or the same, at the same time.
 func (c *Comm) SendRecv(ctx context.Context, src tensor.Tensor, to int, dst tensor.Tensor, from int) error {
+	if b, ok := c.queue.begin(); ok {
+		g := &c.grouping
+		g.pair = [2]Call{{Kind: Send, Src: src, Peer: to}, {Kind: Recv, Dst: dst, Peer: from}}
+		err := c.runGroup(ctx, g.pair[:])
+		g.pair = [2]Call{}
+		c.queue.end(b)
+		return err
+	}
 	return c.Group(ctx, Call{Kind: Send, Src: src, Peer: to}, Call{Kind: Recv, Dst: dst, Peer: from})
+}
+
+// grouping is what the calls of a group are worked out with, kept to save allocations. Between groups it holds nothing of them.
+type grouping struct {
+	pair    [2]Call // of SendRecv
+	own     []*Call // a rank's transfers to itself
+	members []member
+	jobs    []*executor.Job
+	// exchange: there are transfers in both directions.
+	exchange bool
 }
 
 // member is a call of a group, ready to run.
@@ -51,6 +69,28 @@ type member struct {
 	stage stage // of tensors on devices, else nil
 }
 
+// groupKept is how many members' memory is kept from one group to the next.
+const groupKept = 64
+
+// drop forgets a group and gives back its stages. The engine still knows its jobs, and may be asked about them, most of all after
+// a failure.
+func (g *grouping) drop() {
+	for _, j := range g.jobs[:min(len(g.jobs), len(g.members))] {
+		j.Args, j.After = executor.Args{}, nil
+	}
+	for i := range g.members {
+		if st := g.members[i].stage; st != nil {
+			st.release()
+		}
+	}
+	clear(g.members)
+	clear(g.own)
+	g.own, g.members = g.own[:0], g.members[:0]
+	if cap(g.members) > groupKept {
+		g.own, g.members, g.jobs = nil, nil, nil
+	}
+}
+
 func (c *Comm) runGroup(ctx context.Context, calls []Call) error {
 	if err := c.usable(); err != nil {
 		return err
@@ -58,63 +98,77 @@ func (c *Comm) runGroup(ctx context.Context, calls []Call) error {
 	if err := ctx.Err(); err != nil {
 		return notBegun(groupOf(calls), err)
 	}
-	var collectives, transfers []member
-	var own []*Call
-	for i := range calls {
-		call := &calls[i]
-		if err := call.Kind.check(); err != nil {
-			return err
-		}
-		if call.Kind >= Send && call.Peer == c.rank {
-			own = append(own, call)
-			continue
-		}
-		p, err := c.ready(call)
-		if err != nil {
-			return err
-		}
-		if call.Kind >= Send {
-			transfers = append(transfers, member{call, p, nil})
-		} else {
-			collectives = append(collectives, member{call, p, nil})
-		}
-	}
-	pairs, err := ownTransfers(own)
-	if err != nil {
+	g := &c.grouping
+	defer g.drop()
+	if err := c.assemble(g, calls); err != nil {
 		return err
 	}
-	for _, p := range pairs {
-		if err := c.copyOwn(ctx, p[1].Dst, p[0].Src); err != nil {
+	if len(g.own) > 0 {
+		if err := c.runOwn(ctx, g.own); err != nil {
 			return err
 		}
 	}
-	slices.SortStableFunc(collectives, func(a, b member) int {
-		return cmp.Or(cmp.Compare(a.plan.sort.A, b.plan.sort.A), cmp.Compare(a.plan.sort.B, b.plan.sort.B), cmp.Compare(a.plan.fp, b.plan.fp))
-	})
-	if err := c.reachAll(ctx, slices.Concat(collectives, transfers)); err != nil {
-		return err
-	}
-	release, err := c.stageAll(collectives, transfers)
-	if err != nil {
-		return err
-	}
-	defer release()
-	jobs := c.jobsFor(collectives, transfers)
-	if len(jobs) == 0 {
+	if len(g.members) == 0 {
 		return nil
 	}
-	err = c.engine.Run(ctx, c.cfg.Timeout, jobs)
-	for _, m := range append(collectives, transfers...) {
-		if err == nil && m.stage != nil {
-			err = m.stage.finish(ctx)
+	if err := c.reachAll(ctx, g.members); err != nil {
+		return err
+	}
+	if err := c.stageAll(g.members); err != nil {
+		return err
+	}
+	jobs := c.jobsFor(g)
+	err := c.engine.Run(ctx, c.cfg.Timeout, jobs)
+	for i := range g.members {
+		if st := g.members[i].stage; err == nil && st != nil {
+			err = st.finish(ctx)
 		}
 	}
 	if c.ended(err); err != nil {
 		// That of the lane that failed, or the first that has not finished.
 		at, _ := c.engine.Position()
 		i := max(0, slices.Index(jobs, at.Job))
-		call := slices.Concat(collectives, transfers)[i].call
+		call := g.members[i].call
+		g.jobs = nil // they stay as they are
 		return c.fail(call, c.numberOf(jobs[i], call), err)
+	}
+	return nil
+}
+
+// assemble checks and plans the calls of a group: the collectives in the order that all ranks have, then the transfers.
+func (c *Comm) assemble(g *grouping, calls []Call) error {
+	collectives, sends, receives := false, false, false
+	for i := range calls {
+		call := &calls[i]
+		if err := call.Kind.check(); err != nil {
+			return err
+		}
+		if call.Kind >= Send && call.Peer == c.rank {
+			g.own = append(g.own, call)
+			continue
+		}
+		p, err := c.ready(call)
+		if err != nil {
+			return err
+		}
+		collectives = collectives || call.Kind < Send
+		sends, receives = sends || call.Kind == Send, receives || call.Kind == Recv
+		g.members = append(g.members, member{call, p, nil})
+	}
+	g.exchange = sends && receives
+	if collectives {
+		slices.SortStableFunc(g.members, func(a, b member) int {
+			if at, bt := a.call.Kind >= Send, b.call.Kind >= Send; at || bt {
+				switch {
+				case at && bt:
+					return 0
+				case at:
+					return 1
+				}
+				return -1
+			}
+			return cmp.Or(cmp.Compare(a.plan.sort.A, b.plan.sort.A), cmp.Compare(a.plan.sort.B, b.plan.sort.B), cmp.Compare(a.plan.fp, b.plan.fp))
+		})
 	}
 	return nil
 }
@@ -161,22 +215,52 @@ func sequence(call *Call) numbered {
 	return numbered{}
 }
 
-// jobsFor chains what shares links: the collectives, and the transfers of each direction with each
-// peer.
-func (c *Comm) jobsFor(collectives, transfers []member) []*executor.Job {
-	jobs := make([]*executor.Job, 0, len(collectives)+len(transfers))
-	last := map[numbered]*executor.Job{}
-	for _, m := range append(collectives, transfers...) {
-		j := &executor.Job{}
+// jobsFor makes the members' jobs, and chains those that share links: the collectives, and the transfers of each direction with
+// each peer.
+func (c *Comm) jobsFor(g *grouping) []*executor.Job {
+	for len(g.jobs) < len(g.members) {
+		g.jobs = append(g.jobs, &executor.Job{})
+	}
+	var last *executor.Job // of the collectives
+	for i := range g.members {
+		m, j := &g.members[i], g.jobs[i]
 		c.fill(j, m.plan, m.call)
 		if m.stage != nil {
 			j.Args.Stage = m.stage
 		}
-		l := sequence(m.call)
-		j.After, last[l] = last[l], j
-		jobs = append(jobs, j)
+		if g.exchange && m.call.Kind == Send {
+			j.Args.AttachMin = m.plan.exchangeMin
+		}
+		before := &last
+		switch m.call.Kind {
+		case Send:
+			before = &c.p2pSeq[m.call.Peer].sending
+		case Recv:
+			before = &c.p2pSeq[m.call.Peer].receiving
+		}
+		j.After, *before = *before, j
 	}
-	return jobs
+	for i := range g.members {
+		if call := g.members[i].call; call.Kind >= Send {
+			s := &c.p2pSeq[call.Peer]
+			s.sending, s.receiving = nil, nil
+		}
+	}
+	return g.jobs[:len(g.members)]
+}
+
+// runOwn carries out a rank's transfers to itself.
+func (c *Comm) runOwn(ctx context.Context, calls []*Call) error {
+	pairs, err := ownTransfers(calls)
+	if err != nil {
+		return err
+	}
+	for _, p := range pairs {
+		if err := c.copyOwn(ctx, p[1].Dst, p[0].Src); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ownTransfers pairs a rank's sends to itself with its receives from itself, in order.

@@ -65,29 +65,20 @@ func (c *Comm) runStaged(ctx context.Context, p *planned, call *Call) error {
 	return nil
 }
 
-// stageAll makes the stages of a group's members. release gives all of them back.
-func (c *Comm) stageAll(members ...[]member) (release func(), err error) {
-	var stages []stage
-	release = func() {
-		for _, st := range stages {
-			st.release()
+// stageAll makes the stages of a group's members, for grouping.drop to give back, also after an error.
+func (c *Comm) stageAll(members []member) error {
+	for i := range members {
+		m := &members[i]
+		if !onDevice(m.call) {
+			continue
 		}
-	}
-	for _, ms := range members {
-		for i := range ms {
-			if !onDevice(ms[i].call) {
-				continue
-			}
-			host, st, err := c.accel.stage(c, ms[i].plan, ms[i].call)
-			if err != nil {
-				release()
-				return nil, err
-			}
-			ms[i].call, ms[i].stage = &host, st
-			stages = append(stages, st)
+		host, st, err := c.accel.stage(c, m.plan, m.call)
+		if err != nil {
+			return err
 		}
+		m.call, m.stage = &host, st
 	}
-	return release, nil
+	return nil
 }
 
 // copyOwn is a rank's transfer to itself.

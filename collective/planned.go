@@ -34,6 +34,8 @@ type planned struct {
 	sort      *recorder.Sort // which the flight recorder keeps, and nothing else of the plan
 	fp        uint64         // fingerprint without epoch and sequence number
 	algorithm string
+	// attachMin and exchangeMin are executor.Args.AttachMin, the second of a transfer in a group that has some the other way.
+	attachMin, exchangeMin int
 }
 
 // maxPlans bounds the cache; the whole cache is dropped when it is full, which costs a few
@@ -220,7 +222,7 @@ func (c *Comm) compile(key planKey, sh *shape, ch choice) (*planned, error) {
 	if s.Out > 0 {
 		lay.Out = p.shape.out
 	}
-	lay.AttachMin = c.attachMin(key.kind, p.bytes())
+	p.attachMin = c.attachMin(key.kind, p.bytes())
 	if err = c.bind(p, prog, lay, 0); err != nil {
 		return nil, fmt.Errorf("%w: %s: %v", ErrInternal, ch.info.Name, err)
 	}
@@ -281,7 +283,8 @@ func (c *Comm) bound(s *schedule.Schedule, key planKey, sh *shape, ch *choice) e
 // planTransfer plans a Send or Recv: one step on the lane that is kept for them.
 func (c *Comm) planTransfer(p *planned, sh *shape) error {
 	prog := executor.Transfer(p.key.peer, p.key.kind == Send)
-	lay := executor.Layout{Elem: p.key.dtype.Size(), In: p.shape.in, Out: p.shape.out, AttachMin: c.attachMin(p.key.kind, p.bytes())}
+	lay := executor.Layout{Elem: p.key.dtype.Size(), In: p.shape.in, Out: p.shape.out}
+	p.attachMin, p.exchangeMin = c.attachMin(p.key.kind, p.bytes()), c.attachMin(exchange, p.bytes())
 	if err := c.bind(p, prog, lay, c.geo.Lanes-1); err != nil {
 		return fmt.Errorf("%w: %v", ErrInternal, err)
 	}

@@ -232,25 +232,26 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	comms := local(t, 2, Config{})
 	ctx := context.Background()
 	const runs = 200
-	go func() {
-		b := make([]float32, 5000)
-		for range runs + 1 + 10 {
+	calls := func(c *Comm) func() {
+		b, got := make([]float32, 5000), make([]float32, 5000)
+		return func() {
 			for _, n := range []int{1, 100, 5000} {
-				if err := comms[1].AllReduce(ctx, tensor.Of(b[:n]), tensor.Of(b[:n]), tensor.Sum); err != nil {
+				if err := c.AllReduce(ctx, tensor.Of(b[:n]), tensor.Of(b[:n]), tensor.Sum); err != nil {
 					t.Error(err)
-					return
+				}
+				if err := c.SendRecv(ctx, tensor.Of(b[:n]), 1-c.rank, tensor.Of(got[:n]), 1-c.rank); err != nil {
+					t.Error(err)
 				}
 			}
 		}
-	}()
-	b := make([]float32, 5000)
-	once := func() {
-		for _, n := range []int{1, 100, 5000} {
-			if err := comms[0].AllReduce(ctx, tensor.Of(b[:n]), tensor.Of(b[:n]), tensor.Sum); err != nil {
-				t.Error(err)
-			}
-		}
 	}
+	go func() {
+		once := calls(comms[1])
+		for range runs + 1 + 10 {
+			once()
+		}
+	}()
+	once := calls(comms[0])
 	for range 10 {
 		once()
 	}

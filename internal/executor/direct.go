@@ -83,7 +83,7 @@ func (l *lane) sendsFrom(a *action, n int) bool {
 	if !a.hasDst {
 		from = a.operands[0].ext.buf
 	}
-	place, least := l.placeOf(from, 0), l.job.Plan.Layout.AttachMin
+	place, least := l.placeOf(from, 0), l.job.Args.AttachMin
 	read := least > 0 && l.size >= least && place.Window == 0 // by the peer, in this process
 	for _, p := range a.sendTo {
 		posted := n >= directMin && (p.Direct() || l.size >= link.GrantMin && p.Sends(place))

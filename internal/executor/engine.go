@@ -31,6 +31,9 @@ type Args struct {
 	// Reducer is nil where nothing is reduced.
 	Reducer *tensor.Reducer
 	Call    link.Call
+	// AttachMin is the shortest transfer, in bytes, that this rank lends in ordinary memory to peers that read it there
+	// (link.Peer.Attached); 0: it lends none.
+	AttachMin int
 	// Stage, if not nil, fills In and empties Out while the run goes on.
 	Stage Stage
 }
@@ -165,9 +168,9 @@ func (e *Engine) Run(ctx context.Context, timeout time.Duration, jobs []*Job) er
 
 func (e *Engine) run(ctx context.Context, timeout time.Duration, jobs []*Job) error {
 	switch j := jobs[0]; {
-	case len(jobs) > 1 || !e.short(j) || j.Args.Stage != nil:
+	case !e.allShort(jobs):
 		e.start(jobs)
-	case j.Plan.single && e.darts:
+	case len(jobs) == 1 && j.Plan.single && e.darts:
 		over, err := e.dart(j)
 		if over && (!e.wire || e.mesh.Drained()) {
 			return nil

@@ -26,9 +26,6 @@ type Layout struct {
 	// LendMin is the shortest transfer, in bytes, that this rank lends, if that is more than
 	// Options.LendMin.
 	LendMin int
-	// AttachMin is the shortest transfer, in bytes, that this rank lends in ordinary memory to peers that read it there
-	// (link.Peer.Attached); 0: it lends none.
-	AttachMin int
 }
 
 // block is a block of In or Out in bytes.
@@ -354,7 +351,7 @@ func (r *resolver) action(m *link.Mesh, g *group, lane, part, split int) action 
 		a.lands, _ = a.receives[0].(link.DirectReceiver)
 	}
 	a.lazy = r.s.Lazy
-	a.easy = a.bytes <= link.InlineBytes && len(a.operands) == 1 && (len(a.receives) == 1 && a.hasDst && len(a.sends) == 0 || len(a.receives) == 0 && len(a.sends) > 0)
+	a.easy = a.bytes <= link.InlineBytes && !r.lay.Pairwise && len(a.operands) == 1 && (len(a.receives) == 1 && a.hasDst && len(a.sends) == 0 || len(a.receives) == 0 && len(a.sends) > 0)
 	a.direct = a.lendable || a.lazy && a.hasDst && a.store && g.Dst.Buf == schedule.Out ||
 		!a.hasDst && a.operands[0].ext.buf == schedule.In
 	a.direct = a.direct && len(a.sends) > 0

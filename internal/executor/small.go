@@ -50,27 +50,41 @@ func (p *Plan) fitsSlot(m *link.Mesh) bool {
 	return p.windows == 1 && p.longest <= min(shortMost, m.Geometry().SlotBytes) && !m.NeedsProgress()
 }
 
-// short reports whether a job may take the short cuts, sprint and dart.
+// allShort reports whether jobs may take the short cuts, sprint and dart.
+func (e *Engine) allShort(jobs []*Job) bool {
+	for _, j := range jobs {
+		if !e.short(j) || j.Args.Stage != nil {
+			return false
+		}
+	}
+	return true
+}
+
 func (e *Engine) short(j *Job) bool {
 	p := j.Plan
 	return p.small || p.brief && (p.longest < e.lendMin || j.Args.InPlace.Window == 0 && j.Args.OutPlace.Window == 0)
 }
 
-// sprint carries out the actions of a small plan, whose lanes alone are the engine's, as long as none
-// has to wait for long. It does what advance and fire would do, without what they keep for transfers
-// that take several pieces or windows: half of what a message of 8 bytes costs. Where it stops, they
-// go on, and find the error that stopped it, unless it is returned.
+// sprint carries out the actions of small plans, whose lanes alone are the engine's, as long as something moves now and then. It
+// does what advance and fire would do, without what they keep for transfers that take several pieces or windows: half of what a
+// message of 8 bytes costs. Where it stops, they go on, and find the error that stopped it, unless it is returned.
 func (e *Engine) sprint() error {
 	most, every := e.patience(e.lanes[0].job.Plan)
+	for i := 1; i < len(e.lanes); i++ {
+		if j := e.lanes[i].job; j != e.lanes[i-1].job {
+			m, v := e.patience(j.Plan)
+			most, every = min(most, m), min(every, v)
+		}
+	}
 	for polls := 0; polls < most; polls++ {
 		for i := range e.lanes {
 			l := &e.lanes[i]
-			for !l.over {
+			for l.live() {
 				a := &l.acts[l.at]
 				if !e.ready(l, a) {
 					break
 				}
-				did := e.dash(l, a)
+				did := e.carry(l, a)
 				if did == unfit {
 					return nil
 				}
@@ -115,13 +129,8 @@ func (e *Engine) dart(j *Job) (over bool, err error) {
 		most = checkEvery
 	}
 	for polls := 0; polls < most; {
-		a, did := &acts[l.at], unfit
-		if a.easy {
-			did = e.hand(l, a, a.bytes)
-		}
-		if did == unfit {
-			did = e.dash(l, a)
-		}
+		a := &acts[l.at]
+		did := e.carry(l, a)
 		if did == done {
 			polls = 0
 			if l.at++; l.at == len(acts) {
@@ -172,7 +181,17 @@ const (
 	unfit // it is for fire to deal with
 )
 
-// dash carries out a whole action, or nothing of it.
+// carry carries out a whole action, or nothing of it.
+func (e *Engine) carry(l *lane, a *action) dashed {
+	if a.easy {
+		if did := e.hand(l, a, a.bytes); did != unfit {
+			return did
+		}
+	}
+	return e.dash(l, a)
+}
+
+// dash is carry for every action.
 func (e *Engine) dash(l *lane, a *action) dashed {
 	n := a.bytes
 	if l.job.Plan.Layout.Pairwise {

@@ -3,6 +3,7 @@ package executor
 import (
 	"bytes"
 	"context"
+	"slices"
 	"testing"
 
 	"github.com/gccl/gccl/internal/link"
@@ -57,6 +58,51 @@ func testGoingOn(t *testing.T, n, spins int) {
 		require.Equal(t, text('a'+answer), out)
 	}
 	require.Equal(t, 5, bell.sleeps)
+}
+
+// Several small jobs begin with a sprint, too. Those that share a link keep their order, and where one has to wait, nothing that
+// others have done is done again.
+func TestSmallJobsGoOnWhereTheyStopped(t *testing.T) {
+	bell := &hookedBell{Bell: link.NewBell()}
+	ms := meshes(t, link.Geometry{Lanes: 1, Slots: 4, SlotBytes: 64}, bell)
+	e := New(ms[0], Options{LendMin: 1 << 30, Wait: Wait{Yield: func() {}, Spins: 100}})
+	out := [2][]byte{make([]byte, 3), make([]byte, 3)}
+	var jobs []*Job
+	for i, text := range []string{"abc", "def"} {
+		send, err := Transfer(1, true).Plan(ms[0], Layout{Elem: 1, In: []int{3}}, 0)
+		require.NoError(t, err)
+		recv, err := Transfer(1, false).Plan(ms[0], Layout{Elem: 1, Out: []int{3}}, 0)
+		require.NoError(t, err)
+		jobs = append(jobs, &Job{Plan: send, Args: Args{In: []byte(text), Call: link.Call{FP: uint64(i)}}},
+			&Job{Plan: recv, Args: Args{Out: out[i], Call: link.Call{FP: uint64(i)}}})
+	}
+	jobs[2].After, jobs[3].After = jobs[0], jobs[1]
+	slices.Reverse(jobs)
+	require.True(t, e.sprints && e.allShort(jobs))
+	r, s := ms[1].Peer(0).Receiver(0), ms[1].Peer(0).Sender(0)
+	var got []string
+	answer := func(i int, text string) {
+		b, ok := s.Reserve(3)
+		require.True(t, ok)
+		s.Commit(copy(b, text), &link.Call{FP: uint64(i)})
+	}
+	bell.hook = func() {
+		bell.hook = func() { answer(1, "xyz") }
+		for i := range 2 {
+			m, err := r.Peek(&link.Call{FP: uint64(i)})
+			require.NoError(t, err)
+			got = append(got, string(m.Data))
+			r.Advance(m.Len)
+		}
+		answer(0, "uvw")
+	}
+	require.NoError(t, e.Run(context.Background(), 0, jobs))
+	require.Equal(t, []string{"abc", "def"}, got)
+	require.Equal(t, []string{"uvw", "xyz"}, []string{string(out[0]), string(out[1])})
+	require.Equal(t, 2, bell.sleeps)
+	m, err := r.Peek(&link.Call{FP: 2})
+	require.NoError(t, err)
+	require.Nil(t, m)
 }
 
 // What a peer may be lent is no business of the small plans' short cut: registered memory, from some length on.
