@@ -45,7 +45,7 @@ func TestErrorsCarryTheCallsNumber(t *testing.T) {
 				if (c.rank == 0) == (i < 2) {
 					call = c.Send
 				}
-				if err := call(ctx, x, 1-c.rank); err != nil {
+				if err := call(ctx, tensor.Of(make([]byte, 1)), 1-c.rank); err != nil {
 					return err
 				}
 			}
@@ -111,7 +111,7 @@ func TestErrorsCarryTheCallsNumberWithoutLinks(t *testing.T) {
 					if c.rank == 0 {
 						call = c.Send
 					}
-					if err := call(t.Context(), x, 1-c.rank); err != nil {
+					if err := call(t.Context(), tensor.Of(make([]byte, 1)), 1-c.rank); err != nil {
 						return err
 					}
 				}
