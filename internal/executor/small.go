@@ -60,6 +60,7 @@ func (e *Engine) allShort(jobs []*Job) bool {
 	return true
 }
 
+// short reports whether a job may, but for a stage of its own.
 func (e *Engine) short(j *Job) bool {
 	p := j.Plan
 	return p.small || p.brief && (p.longest < e.lendMin || j.Args.InPlace.Window == 0 && j.Args.OutPlace.Window == 0)
