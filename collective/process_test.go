@@ -179,8 +179,9 @@ func TestProcessesAttached(t *testing.T) {
 	for _, n := range []int{2, 3, 4} {
 		var out output
 		j := job("attached", n, &out)
-		j.Env = append(j.Env, attachedEnv...)
+		j.Env = append(j.Env, append(attachedEnv, "GCCL_DEBUG=info")...)
 		require.NoError(t, j.Run(t.Context()), "%d ranks:\n%s", n, &out)
+		require.Equal(t, n, strings.Count(out.String(), fmt.Sprintf(`"peers that read this rank's memory": %d`, n-1)), &out)
 	}
 	var out output
 	j := job("attached", 3, &out)

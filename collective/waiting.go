@@ -100,8 +100,15 @@ func (c *Comm) fields() []zap.Field {
 			by[name]++
 		}
 	}
+	readers := 0
+	for r := range c.size {
+		if p := c.mesh.Peer(r); p != nil && p.Attached() {
+			readers++
+		}
+	}
 	return []zap.Field{
 		zap.Int("rank", c.rank), zap.Int("size", c.size), zap.Any("peers by provider", by), zap.Bool("lazy", c.pairs != nil),
+		zap.Int("peers that read this rank's memory", readers),
 		zap.Int("lanes", c.geo.Lanes), zap.Int("slots", c.geo.Slots), zap.Int("slot bytes", c.geo.SlotBytes),
 		zap.Uint64("epoch", c.epoch),
 	}
