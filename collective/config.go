@@ -44,10 +44,11 @@ type Config struct {
 	// communicator is made; 0: all of up to 8 ranks. The first Send to a rank over a link that is not
 	// there returns after the rank has called Recv, or something else that wants the link. (GCCL_LAZY)
 	Lazy int
-	// CMA is whether this rank and others of its host, with the same setting, read long messages where they lie in each other's
+	// CMA is whether this rank and others of its host, which want it, too, read long messages where they lie in each other's
 	// memory (cross-memory attach, process_vm_readv). > 0: if the kernel lets them; where a security module (Yama) asks for
 	// its leave, every process of the same user may trace this one then. < 0: never; all are copied through shared memory.
-	// 0: if the kernel lets them as it is, and that is faster here. A sender waits until its message has been read. (GCCL_CMA)
+	// 0: if the kernel lets them as it is, and that is faster here. A sender waits until its message has been read. Tensors in
+	// memory that the kernel reads for nobody (memfd_secret, device mappings) fail the call unless it is < 0. (GCCL_CMA)
 	CMA int
 	// LendMin is the shortest transfer in bytes that is read in place, from registered memory and, with CMA, from
 	// any, instead of being copied; 0: 2 to 128 KiB, by the kind of call and by whether ranks outnumber
