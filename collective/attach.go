@@ -45,7 +45,7 @@ type attachRange struct{ least, from, to int }
 //	broadcast         1.03        –     1.38        –   1.31      –      –      –    1.09       –
 //	reduce            0.57        –     0.85        –   0.79      –      –      –    0.67       –
 //
-// Broadcast in one buffer, 64 KiB to 2 MiB: 0.74, –, 1.15, 1.19, 0.84, 0.68. Half a ping-pong of 8 and 16 KiB: 0.69, 1.60.
+// Broadcast in one buffer, 64 KiB to 2 MiB: 0.74, –, 1.15, 1.19, 0.84, 0.68. Half a ping-pong of 8 and 16 KiB: 1.00, 1.19.
 //
 // A Send within a group that receives, too (exchange), is not waited for by an idle core: SendRecv, 64 KiB to 64 MiB by factors of
 // four: 1.47, 1.80, 1.76, 1.36, 1.30, 0.87.
