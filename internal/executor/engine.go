@@ -179,7 +179,7 @@ func (e *Engine) run(ctx context.Context, timeout time.Duration, jobs []*Job) er
 		if e.resume(); err != nil {
 			return err
 		}
-	case e.sprints:
+	case e.darts:
 		e.start(jobs)
 		if err := e.sprint(); err != nil || e.left == 0 && (!e.wire || e.mesh.Drained()) {
 			return err

@@ -77,6 +77,9 @@ func (e *Engine) sprint() error {
 			most, every = min(most, m), min(every, v)
 		}
 	}
+	if e.wait.Spins == 0 {
+		most = checkEvery
+	}
 	for polls := 0; polls < most; polls++ {
 		for i := range e.lanes {
 			l := &e.lanes[i]
@@ -102,13 +105,16 @@ func (e *Engine) sprint() error {
 		if e.left == 0 {
 			return nil
 		}
-		if e.wire {
+		switch {
+		case e.wire:
 			if polls%every == 0 {
 				if _, err := e.progress(); err != nil {
 					return err
 				}
 			}
-		} else if polls > hotSpins {
+		case e.wait.Spins == 0:
+			e.wait.Yield()
+		case polls > hotSpins:
 			cpu.Pause(1)
 		}
 	}
