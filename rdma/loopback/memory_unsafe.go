@@ -25,19 +25,26 @@ func inside(whole, part []byte) bool {
 	return p >= w && p-w <= uintptr(len(whole)) && uintptr(len(part)) <= uintptr(len(whole))-(p-w)
 }
 
-// store copies src to dst, which are equally long: as one atomic store if that is possible.
+// wordsMost is the longest write that is stored word by word.
+const wordsMost = 4 << 10
+
+// store copies src to dst, which are equally long. Whoever polls memory may look at words that a write is about to change, as on
+// hardware, so that aligned words of short writes are atomic stores; what is longer nobody looks at before it is complete.
 func store(dst, src []byte) {
 	p := unsafe.Pointer(unsafe.SliceData(dst))
-	switch {
-	case len(src) == 8 && uintptr(p)%8 == 0:
-		var v uint64
-		copy((*[8]byte)(unsafe.Pointer(&v))[:], src)
-		atomic.StoreUint64((*uint64)(p), v)
-	case len(src) == 4 && uintptr(p)%4 == 0:
+	if len(src) == 4 && uintptr(p)%4 == 0 {
 		var v uint32
 		copy((*[4]byte)(unsafe.Pointer(&v))[:], src)
 		atomic.StoreUint32((*uint32)(p), v)
-	default:
-		copy(dst, src)
+		return
 	}
+	if uintptr(p)%8 == 0 && len(src) <= wordsMost {
+		for len(src) >= 8 {
+			var v uint64
+			copy((*[8]byte)(unsafe.Pointer(&v))[:], src)
+			atomic.StoreUint64((*uint64)(unsafe.Pointer(unsafe.SliceData(dst))), v)
+			dst, src = dst[8:], src[8:]
+		}
+	}
+	copy(dst, src)
 }
