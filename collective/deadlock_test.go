@@ -144,7 +144,7 @@ func TestGroupErrorNamesTheCall(t *testing.T) {
 		comms := localBroken(t, 3, Config{Timeout: 20 * time.Second, noMap: wire})
 		errs := make([]error, 3)
 		each(t, comms, func(c *Comm) error {
-			x, y := make([]float32, 64), make([]int32, 10)
+			x, y, z := make([]float32, 64), make([]int32, 10), make([]int32, 10)
 			count := 10
 			if c.rank == 2 {
 				count = 9
@@ -152,7 +152,7 @@ func TestGroupErrorNamesTheCall(t *testing.T) {
 			errs[c.rank] = c.Group(t.Context(),
 				Call{Kind: AllReduce, Src: tensor.Of(x), Dst: tensor.Of(x), Op: tensor.Sum},
 				Call{Kind: Send, Src: tensor.Of(y[:count]), Peer: (c.rank + 1) % 3},
-				Call{Kind: Recv, Dst: tensor.Of(y), Peer: (c.rank + 2) % 3})
+				Call{Kind: Recv, Dst: tensor.Of(z), Peer: (c.rank + 2) % 3})
 			return nil
 		})
 		require.ErrorIs(t, errs[0], ErrMismatch)

@@ -127,8 +127,11 @@ func TestInvalidCallsChangeNothing(t *testing.T) {
 			"alltoallv(float32[8]): destination has 8 elements, the receive counts say 7": c.AllToAllV(ctx, tensor.Of(f), tensor.Of(f), four, []int{4, 3}),
 			"alltoallv(float32[8]): destination and source overlap":                       c.AllToAllV(ctx, tensor.Of(wide[1:]), tensor.Of(wide[:8]), four, four),
 			"broadcast(float32[8], root 0): counts per rank are not":                      c.Group(ctx, Call{Kind: Broadcast, Dst: tensor.Of(f), Src: tensor.Of(f), Counts: four}),
-			"call of kind 200, which there is not":                                        c.Group(ctx, Call{Kind: 200, Peer: c.rank}),
-			"call of kind 0, which there is not":                                          c.Group(ctx, Call{}),
+			"memory of send(float32[8], to ":                                              c.SendRecv(ctx, tensor.Of(f), 1-c.rank, tensor.Of(f), 1-c.rank),
+			"memory of allreduce(float32[8], sum) overlaps with that of recv(float32[1], from ": c.Group(ctx,
+				Call{Kind: Recv, Dst: tensor.Of(f[7:]), Peer: 1 - c.rank}, Call{Kind: AllReduce, Dst: tensor.Of(f), Src: tensor.Of(f), Op: tensor.Sum}),
+			"call of kind 200, which there is not": c.Group(ctx, Call{Kind: 200, Peer: c.rank}),
+			"call of kind 0, which there is not":   c.Group(ctx, Call{}),
 		} {
 			require.ErrorIs(t, err, ErrInvalid)
 			require.ErrorContains(t, err, want)

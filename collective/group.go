@@ -14,8 +14,8 @@ import (
 // deadlock. It returns when all are done. Transfers between two ranks match in their order within
 // the group; they run beside each other and beside the collectives. Collectives of different
 // description (kind, type, operation, count, root) may be listed in different orders on different
-// ranks; those of the same description match in their order. A rank may send to itself. The calls'
-// tensors must not overlap.
+// ranks; those of the same description match in their order. A rank may send to itself. What a call
+// writes must not overlap with what another uses: that is an ErrInvalid.
 func (c *Comm) Group(ctx context.Context, calls ...Call) error {
 	if b, ok := c.queue.begin(); ok {
 		if slices.ContainsFunc(calls, func(call Call) bool { return call.Op.Custom() }) {
@@ -39,7 +39,7 @@ func (c *Comm) StartGroup(ctx context.Context, calls ...Call) *Handle {
 	return c.queue.put(func() error { return c.runGroup(ctx, calls) })
 }
 
-// SendRecv sends src to one peer and receives dst from another, or the same, at the same time.
+// SendRecv sends src to one peer and receives dst from another, or the same, at the same time. They must not overlap.
 func (c *Comm) SendRecv(ctx context.Context, src tensor.Tensor, to int, dst tensor.Tensor, from int) error {
 	if b, ok := c.queue.begin(); ok {
 		g := &c.grouping
@@ -58,6 +58,7 @@ type grouping struct {
 	own     []*Call // a rank's transfers to itself
 	members []member
 	jobs    []*executor.Job
+	extents []extent
 	// exchange: there are transfers in both directions.
 	exchange bool
 }
@@ -85,9 +86,10 @@ func (g *grouping) drop() {
 	}
 	clear(g.members)
 	clear(g.own)
+	clear(g.extents)
 	g.own, g.members = g.own[:0], g.members[:0]
 	if cap(g.members) > groupKept {
-		g.own, g.members, g.jobs = nil, nil, nil
+		g.own, g.members, g.jobs, g.extents = nil, nil, nil, nil
 	}
 }
 
@@ -101,6 +103,9 @@ func (c *Comm) runGroup(ctx context.Context, calls []Call) error {
 	g := &c.grouping
 	defer g.drop()
 	if err := c.assemble(g, calls); err != nil {
+		return err
+	}
+	if err := c.apart(g, calls); err != nil {
 		return err
 	}
 	if len(g.own) > 0 {

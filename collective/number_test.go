@@ -63,7 +63,7 @@ func TestErrorsCarryTheCallsNumber(t *testing.T) {
 			return c.Send(ctx, large, 1)
 		}, 3, "send(uint8[16777216], to 1) #3 rank 0"},
 		"transfer of a group": {func(c *Comm, ctx context.Context) error { // small sends do not wait
-			return c.Group(ctx, Call{Kind: Send, Src: x, Peer: 1}, Call{Kind: Recv, Dst: x, Peer: 1}, Call{Kind: Recv, Dst: tensor.Of(make([]byte, 1)), Peer: 1})
+			return c.Group(ctx, Call{Kind: Send, Src: x, Peer: 1}, Call{Kind: Recv, Dst: tensor.Of(make([]byte, 1)), Peer: 1}, Call{Kind: Recv, Dst: tensor.Of(make([]byte, 1)), Peer: 1})
 		}, 4, "recv(uint8[1], from 1) #4 rank 0"},
 		"collective of a group": {func(c *Comm, ctx context.Context) error {
 			return c.Group(ctx, Call{Kind: Send, Src: x, Peer: 1}, Call{Kind: Barrier})
@@ -94,7 +94,7 @@ func TestErrorsCarryTheCallsNumberWithoutLinks(t *testing.T) {
 		"collective": {func(c *Comm, ctx context.Context) error { return c.Barrier(ctx) }, "barrier() #1 rank 0"},
 		"send":       {func(c *Comm, ctx context.Context) error { return c.Send(ctx, x, 2) }, "send(uint8[1], to 2) #1 rank 0"},
 		"transfer of a group": {func(c *Comm, ctx context.Context) error {
-			return c.Group(ctx, Call{Kind: Send, Src: x, Peer: 1}, Call{Kind: Recv, Dst: x, Peer: 2})
+			return c.Group(ctx, Call{Kind: Send, Src: x, Peer: 1}, Call{Kind: Recv, Dst: y, Peer: 2})
 		}, "recv(uint8[1], from 2) #1 rank 0"},
 		"collective of a group": {func(c *Comm, ctx context.Context) error {
 			return c.Group(ctx, Call{Kind: Send, Src: x, Peer: 2}, Call{Kind: Barrier}, Call{Kind: Barrier})
