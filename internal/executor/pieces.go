@@ -29,7 +29,7 @@ func (e *Engine) arrived(l *lane, a *action, most int) (n int, lent bool, err er
 		n = min(n, m.Len)
 		switch {
 		case m.Far && l.takes(a): // nobody else works meanwhile, and every call of the kernel costs
-			n = min(m.Len, fetchBytes)
+			n = min(m.Len, PieceBytes)
 		case m.Far:
 			n = min(n, farBytes)
 		}
@@ -94,11 +94,6 @@ func (e *Engine) sources(l *lane, a *action, dsts [][]byte, n int) ([][]byte, er
 // farBytes is how much is read of another process's memory at a time to be combined with something else: it shall still be in the
 // nearest caches then. AllReduce of 1 MiB in a bare loop: 129 µs with 32 KiB, 117 with 128 and 256, 122 with 512.
 const farBytes = 128 << 10
-
-// fetchBytes is how much is read of another process's memory at a time to where it goes. A call of the kernel costs a part that
-// does not depend on the length, and is over before the memory's owner may be told that it is not needed any more. Half a
-// ping-pong of 256 KiB: 19.7 µs with 64 KiB, 14.5 with all; AllToAll of 1 MiB 98 µs with 512 KiB, 77 with 1 MiB; no gain beyond.
-const fetchBytes = 1 << 20
 
 // takes reports whether the action's value is what it receives, as it is: it is read to where it goes then.
 func (l *lane) takes(a *action) bool {

@@ -28,7 +28,7 @@ func TestPiecesOfWhatIsReadInThePeersProcess(t *testing.T) {
 		operands, length, want int
 	}{
 		{1, 300_001, 300_001},
-		{1, 3 << 20, fetchBytes},
+		{1, 3 << 20, PieceBytes},
 		{2, 3 << 20, farBytes},
 		{2, 9_000, 9_000},
 	} {

@@ -22,8 +22,8 @@ var _ rdma.Attacher = (*Endpoint)(nil)
 type attach struct {
 	pid    int
 	raw    syscall.RawConn // the connection: it ends before a process's number can be another's
-	local  [1]unix.Iovec
-	remote [1]unix.RemoteIovec
+	local  unix.Iovec
+	remote unix.RemoteIovec
 	polled [1]unix.PollFd
 	look   func(fd uintptr) // polls; kept, so that no call allocates
 	err    error            // of look
@@ -63,7 +63,7 @@ func (e *Endpoint) Attach(dst []byte, addr uint64) error {
 		return fmt.Errorf("shm: the peer's process has no number in this pid namespace: %w", rdma.ErrAccess)
 	}
 	a := p.attach
-	err := readProcess(a.pid, dst, addr, a.local[:], a.remote[:])
+	err := readProcess(a.pid, dst, addr, &a.local, &a.remote)
 	ended, looked := a.ended()
 	switch {
 	case ended && e.err() != nil:
@@ -88,13 +88,17 @@ func (a *attach) ended() (bool, error) {
 	return a.polled[0].Revents&unix.POLLHUP != 0, a.err
 }
 
+// readMost bounds a call of the kernel, which Go's scheduler is not told of.
+const readMost = 512 << 10
+
 // readProcess copies memory of a process, which may take several calls.
-func readProcess(pid int, dst []byte, addr uint64, local []unix.Iovec, remote []unix.RemoteIovec) error {
+func readProcess(pid int, dst []byte, addr uint64, local *unix.Iovec, remote *unix.RemoteIovec) error {
+	defer func() { local.Base = nil }() // keeps dst no longer
 	for len(dst) > 0 {
-		local[0].Base = &dst[0]
-		local[0].SetLen(len(dst))
-		remote[0] = unix.RemoteIovec{Base: uintptr(addr), Len: len(dst)}
-		n, err := unix.ProcessVMReadv(pid, local, remote, 0)
+		local.Base = &dst[0]
+		local.SetLen(min(len(dst), readMost))
+		*remote = unix.RemoteIovec{Base: uintptr(addr), Len: min(len(dst), readMost)}
+		n, err := readv(pid, local, remote)
 		if err == nil && n == 0 {
 			err = unix.EFAULT
 		}
@@ -103,7 +107,6 @@ func readProcess(pid int, dst []byte, addr uint64, local []unix.Iovec, remote []
 		}
 		dst, addr = dst[n:], addr+uint64(n)
 	}
-	local[0].Base = nil // keeps dst no longer
 	return nil
 }
 
@@ -127,14 +130,14 @@ var attachPays = sync.OnceValue(func() error {
 	}
 	defer func() { _ = mem.Close() }()
 	src, dst := mem.Bytes()[:attachTrial], mem.Bytes()[attachTrial:]
-	var local [1]unix.Iovec
-	var remote [1]unix.RemoteIovec
+	var local unix.Iovec
+	var remote unix.RemoteIovec
 	pid := unix.Getpid()
 	addr := uint64(hostmem.Addr(src))
 	kernel, plain := time.Hour, time.Hour
 	for range attachTries {
 		begin := time.Now()
-		if err := readProcess(pid, dst, addr, local[:], remote[:]); err != nil {
+		if err := readProcess(pid, dst, addr, &local, &remote); err != nil {
 			return fmt.Errorf("process_vm_readv: %w", err)
 		}
 		between := time.Now()
