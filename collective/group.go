@@ -42,19 +42,47 @@ func (c *Comm) StartGroup(ctx context.Context, calls ...Call) *Handle {
 // SendRecv sends src to one peer and receives dst from another, or the same, at the same time. They must not overlap.
 func (c *Comm) SendRecv(ctx context.Context, src tensor.Tensor, to int, dst tensor.Tensor, from int) error {
 	if b, ok := c.queue.begin(); ok {
-		g := &c.grouping
-		g.pair = [2]Call{{Kind: Send, Src: src, Peer: to}, {Kind: Recv, Dst: dst, Peer: from}}
-		err := c.runGroup(ctx, g.pair[:])
-		g.pair = [2]Call{}
+		err := c.sendRecv(ctx, src, to, dst, from)
 		c.queue.end(b)
 		return err
 	}
 	return c.Group(ctx, Call{Kind: Send, Src: src, Peer: to}, Call{Kind: Recv, Dst: dst, Peer: from})
 }
 
-// grouping is what the calls of a group are worked out with, kept to save allocations. Between groups it holds nothing of them.
+// sendRecv is runGroup for two transfers. What was worked out for the same two the last time, in host memory, holds again.
+func (c *Comm) sendRecv(ctx context.Context, src tensor.Tensor, to int, dst tensor.Tensor, from int) error {
+	g := &c.grouping
+	again := g.kept && g.pair[0].Peer == to && g.pair[1].Peer == from && g.src.is(&src) && g.dst.is(&dst)
+	if !again {
+		g.drop()
+		g.pair = [2]Call{{Kind: Send, Src: src, Peer: to}, {Kind: Recv, Dst: dst, Peer: from}}
+	}
+	err := c.begins(ctx, g.pair[:])
+	switch {
+	case err != nil:
+	case again:
+		for i := range g.members {
+			c.number(g.jobs[i], g.members[i].plan, g.members[i].call)
+		}
+		err = c.runJobs(ctx, g)
+	default:
+		err = c.runCalls(ctx, g, g.pair[:])
+		g.kept = len(g.members) == 2 && !onDevice(&g.pair[0]) && !onDevice(&g.pair[1])
+		g.src, g.dst = viewOf(src), viewOf(dst)
+	}
+	if err != nil || !g.kept {
+		g.drop()
+	}
+	return err
+}
+
+// grouping is what the calls of a group are worked out with, kept to save allocations. Between groups it holds nothing of them, but for
+// a SendRecv that may come again.
 type grouping struct {
-	pair    [2]Call // of SendRecv
+	pair     [2]Call // of SendRecv
+	kept     bool    // members and jobs are pair's
+	src, dst view    // of pair, if it is kept
+
 	own     []*Call // a rank's transfers to itself
 	members []member
 	jobs    []*executor.Job
@@ -84,6 +112,7 @@ func (g *grouping) drop() {
 			st.release()
 		}
 	}
+	g.pair, g.kept = [2]Call{}, false
 	clear(g.members)
 	clear(g.own)
 	clear(g.extents)
@@ -94,14 +123,29 @@ func (g *grouping) drop() {
 }
 
 func (c *Comm) runGroup(ctx context.Context, calls []Call) error {
+	if err := c.begins(ctx, calls); err != nil {
+		return err
+	}
+	g := &c.grouping
+	g.drop()
+	err := c.runCalls(ctx, g, calls)
+	g.drop()
+	return err
+}
+
+// begins returns why a group cannot begin, or nil.
+func (c *Comm) begins(ctx context.Context, calls []Call) error {
 	if err := c.usable(); err != nil {
 		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return notBegun(groupOf(calls), err)
 	}
-	g := &c.grouping
-	defer g.drop()
+	return nil
+}
+
+// runCalls runs a group. It leaves what it worked out in g.
+func (c *Comm) runCalls(ctx context.Context, g *grouping, calls []Call) error {
 	if err := c.assemble(g, calls); err != nil {
 		return err
 	}
@@ -122,7 +166,13 @@ func (c *Comm) runGroup(ctx context.Context, calls []Call) error {
 	if err := c.stageAll(g.members); err != nil {
 		return err
 	}
-	jobs := c.jobsFor(g)
+	c.makeJobs(g)
+	return c.runJobs(ctx, g)
+}
+
+// runJobs runs the jobs of a group's members.
+func (c *Comm) runJobs(ctx context.Context, g *grouping) error {
+	jobs := g.jobs[:len(g.members)]
 	err := c.engine.Run(ctx, c.cfg.Timeout, jobs)
 	for i := range g.members {
 		if st := g.members[i].stage; err == nil && st != nil {
@@ -220,9 +270,9 @@ func sequence(call *Call) numbered {
 	return numbered{}
 }
 
-// jobsFor makes the members' jobs, and chains those that share links: the collectives, and the transfers of each direction with
+// makeJobs makes the members' jobs, and chains those that share links: the collectives, and the transfers of each direction with
 // each peer.
-func (c *Comm) jobsFor(g *grouping) []*executor.Job {
+func (c *Comm) makeJobs(g *grouping) {
 	for len(g.jobs) < len(g.members) {
 		g.jobs = append(g.jobs, &executor.Job{})
 	}
@@ -251,7 +301,6 @@ func (c *Comm) jobsFor(g *grouping) []*executor.Job {
 			s.sending, s.receiving = nil, nil
 		}
 	}
-	return g.jobs[:len(g.members)]
 }
 
 // runOwn carries out a rank's transfers to itself.

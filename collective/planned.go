@@ -127,6 +127,7 @@ func (c *Comm) remember(call *Call, key callKey, p *planned) {
 func (c *Comm) forget() {
 	clear(c.recent[:])
 	c.filled = nil
+	c.grouping.drop()
 }
 
 // keyFor is the key of a checked call.
