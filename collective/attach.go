@@ -51,7 +51,7 @@ type attachRange struct{ least, from, to int }
 //
 // From 1.5 MiB AllReduce is done in two shots, which through slots take less than either way of one: 4 MiB 716 µs for 818 and 970.
 //
-// A Send within a group that receives, too (exchange), is not waited for by an idle core: SendRecv, 64 KiB to 64 MiB by factors of
+// A Send within a group that receives, too (exchange), is not waited for by an idle core: SendRecv, 16 KiB 1.38, 64 KiB to 64 MiB by factors of
 // four: 1.47, 1.80, 1.76, 1.36, 1.30, 0.87.
 var attachTwo = map[Kind]attachRange{
 	AllReduce:     {64 << 10, 128 << 10, 3 << 19},
@@ -60,7 +60,7 @@ var attachTwo = map[Kind]attachRange{
 	AllToAll:      {64 << 10, 128 << 10, 12 << 20},
 	Broadcast:     {64 << 10, 192 << 10, 768 << 10},
 	Send:          {64 << 10, 64 << 10, 1 << 20},
-	exchange:      {32 << 10, 32 << 10, 32 << 20},
+	exchange:      {16 << 10, 16 << 10, 32 << 20},
 }
 
 // attachMore is where ranks share cores. What goes to several of them is copied once for all (link.Share), which is less than
