@@ -18,7 +18,8 @@ func (e *Engine) combine(l *lane, a *action, dsts, srcs [][]byte, n int) {
 		return
 	}
 	leave := a.leaves && l.leaves(dsts, srcs, n)
-	if len(a.sends) == 0 || n < storeMin || !a.sendTo[0].Mapped() {
+	there := &srcs[0][0] == &dsts[0][0] // as what was read in a peer's process is: nothing is stored
+	if len(a.sends) == 0 || n < storeMin || !a.sendTo[0].Mapped() || there {
 		e.combineBy(l, a, dsts, srcs, n, ways{leave: leave})
 		return
 	}

@@ -38,10 +38,10 @@ func muffle(t *testing.T, l *lane) {
 // or not.
 func TestSilentHost(t *testing.T) {
 	for name, opts := range map[string]Options{"plain": {}, "tls": {Encrypt: true}} {
+		opts.DeadAfter = minDeadAfter
 		for _, busy := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				opts.DeadAfter = minDeadAfter
 				a, b, lostA, _ := newWatchedEnds(t, opts, 4096)
 				cutOff(t, b.ep)
 				if !busy { // nor does b's own end get through
