@@ -59,7 +59,7 @@ type action struct {
 	final    bool
 	nested   bool // some operand stands left of several: not a fold from the left
 	steps    int
-	// easy: the one operand, which fits into a header, is received and kept, or is local and sent (hand).
+	// easy: the one operand, which Put and Take can take, is received and kept, or is local and sent or kept (hand).
 	easy bool
 	// lendable: a single local operand in In or Out, sent under a schedule that is Lazy.
 	lendable bool
@@ -351,7 +351,7 @@ func (r *resolver) action(m *link.Mesh, g *group, lane, part, split int) action 
 		a.lands, _ = a.receives[0].(link.DirectReceiver)
 	}
 	a.lazy = r.s.Lazy
-	a.easy = a.bytes <= link.InlineBytes && !r.lay.Pairwise && len(a.operands) == 1 && (len(a.receives) == 1 && a.hasDst && len(a.sends) == 0 || len(a.receives) == 0 && len(a.sends) > 0)
+	a.easy = a.bytes <= m.PutBytes() && !r.lay.Pairwise && len(a.operands) == 1 && (len(a.receives) == 0 || len(a.receives) == 1 && a.hasDst && len(a.sends) == 0)
 	a.direct = a.lendable || a.lazy && a.hasDst && a.store && g.Dst.Buf == schedule.Out ||
 		!a.hasDst && a.operands[0].ext.buf == schedule.In
 	a.direct = a.direct && len(a.sends) > 0

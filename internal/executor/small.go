@@ -129,7 +129,8 @@ func (e *Engine) dart(j *Job) (over bool, err error) {
 	}
 	e.fit(j.Plan)
 	l := &e.solo
-	l.job, l.call, l.at = j, j.Args.Call, 0
+	l.job, l.at = j, 0
+	l.call.Set(&j.Args.Call)
 	acts := j.Plan.lanes[0]
 	most, every := e.patience(j.Plan)
 	if e.wait.Spins == 0 {
@@ -275,8 +276,8 @@ func (e *Engine) hand(l *lane, a *action, n int) dashed {
 		return unfit
 	}
 	src := l.buffer(o.ext.buf)[o.ext.offset:][:n]
-	for _, s := range a.sends[1:] {
-		if _, ok := s.Reserve(n); !ok {
+	for i := 1; i < len(a.sends); i++ {
+		if _, ok := a.sends[i].Reserve(n); !ok {
 			return waits
 		}
 	}
@@ -285,7 +286,7 @@ func (e *Engine) hand(l *lane, a *action, n int) dashed {
 			return waits // the first: the others have room
 		}
 	}
-	if a.hasDst && a.store && n > 0 {
+	if a.keeps() && n > 0 {
 		if d := l.buffer(a.dst.buf)[a.dst.offset:]; &d[0] != &src[0] {
 			copy(d[:n], src)
 		}

@@ -14,7 +14,7 @@ import (
 // A small plan of one lane that has to wait goes on where it stopped: what it has sent is not sent again. It may fit
 // into headers, or into slots.
 func TestSmallPlanGoesOnWhereItStopped(t *testing.T) {
-	for _, n := range []int{8, link.InlineBytes + 1, shortMost} {
+	for _, n := range []int{8, link.InlineBytes + 1, link.BriefBytes, shortMost} {
 		for _, spins := range []int{0, 100} { // 0: ranks outnumber cores
 			testGoingOn(t, n, spins)
 		}

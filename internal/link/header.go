@@ -66,6 +66,10 @@ type Call struct {
 	A, B uint64
 }
 
+// Set makes c like o word by word: a longer load of what has been stored by words waits until that has left the processor's store
+// buffer, where it may be behind a store for a line that is at a peer.
+func (c *Call) Set(o *Call) { c.FP, c.A, c.B = o.FP, o.A, o.B }
+
 // Mismatch is the error of a receiver whose peer is in another call than itself.
 type Mismatch struct {
 	Peer         int // the rank that sent Theirs

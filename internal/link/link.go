@@ -10,7 +10,7 @@ type Sender interface {
 	Reserve(max int) ([]byte, bool)
 	// Commit sends the first n reserved bytes.
 	Commit(n int, c *Call)
-	// Put is Reserve and Commit of a message of up to 32 bytes: src.
+	// Put is Reserve and Commit of a message of up to Mesh.PutBytes: src.
 	Put(src []byte, c *Call) bool
 	// Drained reports whether the peer has released every lent message.
 	Drained() bool
@@ -52,8 +52,8 @@ type Receiver interface {
 	// Peek returns what is left of the oldest message, or nil if none is there. It stays valid and
 	// unchanged until Advance. A message of length zero is there with Len 0.
 	Peek(c *Call) (*Message, error)
-	// Take is Peek and Advance of the oldest message, if that is one of the call whose len(dst) bytes came in its
-	// header: it copies them to dst.
+	// Take is Peek and Advance of the oldest message, if that is one of the call whose len(dst) bytes, up to Mesh.PutBytes, are in
+	// headers or a slot: it copies them to dst. Over posted writes it takes no slot's.
 	Take(dst []byte, c *Call) Took
 	// Look returns the call of the oldest message that Peek has not returned yet; ok is false if none is there.
 	Look() (c Call, ok bool)

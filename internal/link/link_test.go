@@ -130,8 +130,8 @@ func TestLinkIsAQueue(t *testing.T) {
 	}
 }
 
-// Take takes what is expected and leaves the rest as it is: messages of other calls and lengths, those that did
-// not come in a header, that are half taken or stashed.
+// Take takes what is expected and leaves the rest as it is: messages of other calls and lengths, those that are
+// neither in headers nor in a slot, that are half taken or stashed.
 func TestTakeLeavesTheRest(t *testing.T) {
 	a, b := pair(t, Geometry{Lanes: 1, Slots: 8, SlotBytes: 64}, false)
 	s, r := a.Peer(1).Sender(0), b.Peer(0).Receiver(0)
@@ -154,14 +154,33 @@ func TestTakeLeavesTheRest(t *testing.T) {
 	require.Equal(t, Other, r.Take(dst, &call), "half taken")
 	r.Advance(8)
 
-	_, ok := s.Reserve(40)
-	require.True(t, ok)
-	s.Commit(40, &call)
-	require.Equal(t, Other, r.Take(make([]byte, 40), &call), "not in its header")
+	require.True(t, s.(Lender).Placed(8, &call))
+	require.Equal(t, Other, r.Take(dst, &call), "placed")
+	m, err = r.Peek(&call)
+	require.NoError(t, err)
+	require.True(t, m.Placed)
+	r.Advance(8)
+
+	require.True(t, s.Put(make([]byte, 40), &call))
 	_, _, err = r.Stash(1)
 	require.NoError(t, err)
 	require.True(t, s.Put([]byte("expected"), &call))
 	require.Equal(t, Other, r.Take(dst, &call), "one in the stash comes first")
+}
+
+// Take copies nothing from outside the slots, wherever a message says that it lies.
+func TestTakeOfASlotThatIsNotThere(t *testing.T) {
+	for _, at := range []uint64{8*256 - SpreadBytes, 8*256 + 1, 1 << 63, 1<<64 - 1} {
+		a, b := pair(t, Geometry{Lanes: 1, Slots: 8, SlotBytes: 256}, false)
+		s, r := a.Peer(1).Sender(0), b.Peer(0).Receiver(0).(*memReceiver)
+		call := Call{FP: 7}
+		require.True(t, s.Put(make([]byte, SpreadBytes+1), &call))
+		r.headers[0].inline[0] = at
+		require.Equal(t, Other, r.Take(make([]byte, SpreadBytes+1), &call), "%d", at)
+		_, err := r.Peek(&call)
+		var corrupt *Corrupt
+		require.ErrorAs(t, err, &corrupt)
+	}
 }
 
 func TestOtherCallIsAMismatch(t *testing.T) {

@@ -141,7 +141,7 @@ func (s *memSender) Commit(n int, c *Call) {
 		return
 	}
 	if s.room <= s.spread {
-		s.publishSpread(n, c)
+		s.publishSpread(s.near[:n], c)
 		return
 	}
 	slot := s.paid & s.slots
@@ -158,6 +158,16 @@ func (s *memSender) Commit(n int, c *Call) {
 // Put stores all of the line at once: a peer that polls it takes it away between two stores else, and it has
 // to come back.
 func (s *memSender) Put(src []byte, c *Call) bool {
+	switch n := len(src); {
+	case n <= InlineBytes:
+	case n > s.spread:
+		return put(s, src, c)
+	case s.short(uint32(headerLines(n))):
+		return false
+	default:
+		s.publishSpread(src, c)
+		return true
+	}
 	if s.full() {
 		return false
 	}
@@ -173,7 +183,7 @@ func (s *memSender) Put(src []byte, c *Call) bool {
 
 func (s *memSender) publish(n int, k kind, c *Call) {
 	h := s.headers[s.next&s.mask]
-	h.call = *c
+	h.call.Set(c)
 	store(&h.pub, publication(s.next, s.back.next, n, k), s.lazy)
 	s.back.credited, s.back.owed = s.back.next, 0
 	s.marks[s.next&s.mask] = s.paid
@@ -359,16 +369,34 @@ func (r *memReceiver) Take(dst []byte, c *Call) Took {
 	if !published(v, r.next) {
 		return Nothing
 	}
-	if n, k := parsePublication(v); k != inLine || n != len(dst) || n > InlineBytes || h.call.FP != c.FP {
+	n, k := parsePublication(v)
+	if n != len(dst) || h.call.FP != c.FP {
 		return Other
 	}
-	r.brings(r.next, v)
-	if len(dst) == 8 {
+	switch {
+	case k == inSlot:
+		at := h.inline[0] // read once
+		if at > uint64(len(r.payloads)) || n > len(r.payloads)-int(at) {
+			return Other // Peek's error
+		}
+		r.brings(r.next, v)
+		copy(dst, r.payloads[at:])
+	case k != inLine || n > SpreadBytes:
+		return Other
+	case n == 8:
+		r.brings(r.next, v)
 		binary.NativeEndian.PutUint64(dst, h.inline[0])
-	} else {
+	case n <= InlineBytes:
+		r.brings(r.next, v)
 		copy(dst, h.bytes())
+	default:
+		if !r.whole(v) {
+			return Nothing
+		}
+		r.brings(r.next, v)
+		r.unspread(dst, h)
 	}
-	r.pass(inLine, 1)
+	r.pass(k, linesOf(n, k))
 	return Taken
 }
 

@@ -236,6 +236,14 @@ func (m *Mesh) NeedsProgress() bool {
 	return false
 }
 
+// PutBytes is the longest message for Sender.Put.
+func (m *Mesh) PutBytes() int {
+	if m.NeedsProgress() {
+		return InlineBytes
+	}
+	return min(BriefBytes, m.geo.SlotBytes)
+}
+
 // Progress polls the completion queues of posted-write links and posts what waited for room. It
 // reports whether anything happened.
 func (m *Mesh) Progress() (bool, error) {

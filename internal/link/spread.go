@@ -45,18 +45,18 @@ func (s *memSender) short(lines uint32) bool {
 	return s.next+lines-s.consumed > s.mask+1
 }
 
-// publishSpread publishes the first n bytes of near.
-func (s *memSender) publishSpread(n int, c *Call) {
+// publishSpread publishes src in several headers.
+func (s *memSender) publishSpread(src []byte, c *Call) {
 	h := s.headers[s.next&s.mask]
-	h.call = *c
-	copy(h.bytes(), s.near[:])
-	store(&h.pub, publication(s.next, s.back.next, n, inLine), s.lazy)
+	h.call.Set(c)
+	copy(h.bytes(), src)
+	store(&h.pub, publication(s.next, s.back.next, len(src), inLine), s.lazy)
 	s.next++
 	s.ahead = 1
-	for at := InlineBytes; at < n; at += restBytes {
+	for at := InlineBytes; at < len(src); at += restBytes {
 		h := s.headers[s.next&s.mask]
-		copy(h.rest(), s.near[at:])
-		store(&h.pub, publication(s.next, s.back.next, n, inLine), s.lazy)
+		copy(h.rest(), src[at:])
+		store(&h.pub, publication(s.next, s.back.next, len(src), inLine), s.lazy)
 		s.next++
 		s.ahead++
 	}
@@ -87,10 +87,15 @@ func (r *memReceiver) parse(m *Message, h *header, v uint64) error {
 	if k != inLine || n <= InlineBytes || n > SpreadBytes {
 		return r.peer.parse(m, h, v, r.payloads, r.lane)
 	}
-	copy(r.near[:], h.bytes())
-	for i, at := uint32(1), InlineBytes; at < n; i, at = i+1, at+restBytes {
-		copy(r.near[at:], r.headers[(r.next+i)&r.mask].rest())
-	}
+	r.unspread(r.near[:n], h)
 	*m = Message{Data: r.near[:n:n], Len: n}
 	return nil
+}
+
+// unspread copies the message at next, whose header h is, to dst, which is as long.
+func (r *memReceiver) unspread(dst []byte, h *header) {
+	copy(dst, h.bytes())
+	for i, at := uint32(1), InlineBytes; at < len(dst); i, at = i+1, at+restBytes {
+		copy(dst[at:], r.headers[(r.next+i)&r.mask].rest())
+	}
 }

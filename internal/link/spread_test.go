@@ -37,15 +37,20 @@ func TestMessagesInSeveralHeaders(t *testing.T) {
 				from(a.Peer(1).Sender(0).(*memSender), b.Peer(0).Receiver(0).(*memReceiver), begin)
 			}
 			random := rand.New(rand.NewPCG(1, 2))
-			meshes, sent, got := [2]*Mesh{a, b}, [2][]string{}, [2]int{}
+			meshes, sent, got, taken := [2]*Mesh{a, b}, [2][]string{}, [2]int{}, 0
 			for step := range 20_000 {
 				r := random.IntN(2)
 				call := &Call{FP: 7, A: 1}
 				if random.IntN(2) == 0 {
 					n, s := random.IntN(SpreadBytes+20), meshes[r].Peer(1-r).Sender(0)
-					if buf, ok := s.Reserve(n); ok {
-						text := fmt.Sprintf("%-*d", n, step)[:n]
+					text := fmt.Sprintf("%-*d", n, step)[:n]
+					buf, ok := []byte(nil), false
+					if random.IntN(2) == 0 {
+						ok = s.Put([]byte(text), call)
+					} else if buf, ok = s.Reserve(n); ok {
 						s.Commit(copy(buf, text), call)
+					}
+					if ok {
 						sent[r] = append(sent[r], text)
 					}
 					continue
@@ -54,6 +59,15 @@ func TestMessagesInSeveralHeaders(t *testing.T) {
 				if random.IntN(50) == 0 {
 					_, _, err := in.Stash(1000)
 					require.NoError(t, err)
+				}
+				if random.IntN(2) == 0 && len(sent[1-r]) > got[1-r] {
+					dst := make([]byte, len(sent[1-r][got[1-r]]))
+					if in.Take(dst, call) == Taken {
+						require.Equal(t, sent[1-r][got[1-r]], string(dst))
+						taken++
+						got[1-r]++
+						continue
+					}
 				}
 				m, err := in.Peek(call)
 				require.NoError(t, err)
@@ -70,6 +84,7 @@ func TestMessagesInSeveralHeaders(t *testing.T) {
 				got[1-r]++
 			}
 			require.Greater(t, got[0]+got[1], 5000)
+			require.Equal(t, !sums, taken > 2000, taken)
 			require.NoError(t, a.Close())
 			require.NoError(t, b.Close())
 		}
@@ -92,6 +107,7 @@ func TestAMessageIsThereWithItsLastHeader(t *testing.T) {
 		m, err := r.Peek(&call)
 		require.NoError(t, err)
 		require.Nil(t, m, "without header %d", i)
+		require.Equal(t, Nothing, r.Take(make([]byte, SpreadBytes), &call), "without header %d", i)
 		_, messages, err := r.Stash(1000)
 		require.NoError(t, err)
 		require.Zero(t, messages, "without header %d", i)
