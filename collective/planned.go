@@ -55,10 +55,13 @@ type callKey struct {
 
 // recent is a call with its plan. The zero key is no call's.
 type recent struct {
-	key      callKey
-	src, dst view // of the very call
-	viewed   bool // src and dst are known: the call had host memory, and checks that hold for it again
-	plan     *planned
+	key  callKey
+	plan *planned
+	// Of the very call, if viewed: it had host memory and no counts, so that all checks hold for it again.
+	src, dst   view
+	op         tensor.Op
+	root, peer int
+	viewed     bool
 }
 
 // view is a tensor in host memory as numbers, which keep nothing alive.
@@ -81,7 +84,7 @@ func (c *Comm) same(call *Call) *recent {
 		return nil
 	}
 	r := &c.recent[call.Kind]
-	if !r.viewed || !r.src.is(&call.Src) || !r.dst.is(&call.Dst) || r.key.root != call.Root || r.key.peer != call.Peer || r.key.op != call.Op {
+	if !r.viewed || !r.src.is(&call.Src) || !r.dst.is(&call.Dst) || r.root != call.Root || r.peer != call.Peer || r.op != call.Op {
 		return nil
 	}
 	return r
@@ -117,8 +120,8 @@ func (c *Comm) ready(call *Call) (*planned, error) {
 // remember keeps a call that has passed all checks.
 func (c *Comm) remember(call *Call, key callKey, p *planned) {
 	r := recent{key: key, plan: p}
-	if key.kind != 0 && !onDevice(call) {
-		r.src, r.dst, r.viewed = viewOf(call.Src), viewOf(call.Dst), true
+	if call.Counts == nil && call.RecvCounts == nil && !onDevice(call) {
+		r.src, r.dst, r.op, r.root, r.peer, r.viewed = viewOf(call.Src), viewOf(call.Dst), call.Op, call.Root, call.Peer, true
 	}
 	c.recent[call.Kind], c.filled = r, nil
 }
