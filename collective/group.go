@@ -52,7 +52,7 @@ func (c *Comm) SendRecv(ctx context.Context, src tensor.Tensor, to int, dst tens
 // sendRecv is runGroup for two transfers. What was worked out for the same two the last time, in host memory, holds again.
 func (c *Comm) sendRecv(ctx context.Context, src tensor.Tensor, to int, dst tensor.Tensor, from int) error {
 	g := &c.grouping
-	again := g.kept && g.pair[0].Peer == to && g.pair[1].Peer == from && g.src.is(&src) && g.dst.is(&dst)
+	again := g.kept && g.pair[0].Peer == to && g.pair[1].Peer == from && g.pair[0].Src == src && g.pair[1].Dst == dst
 	if !again {
 		g.drop()
 		g.pair = [2]Call{{Kind: Send, Src: src, Peer: to}, {Kind: Recv, Dst: dst, Peer: from}}
@@ -68,7 +68,6 @@ func (c *Comm) sendRecv(ctx context.Context, src tensor.Tensor, to int, dst tens
 	default:
 		err = c.runCalls(ctx, g, g.pair[:])
 		g.kept = len(g.members) == 2 && !onDevice(&g.pair[0]) && !onDevice(&g.pair[1])
-		g.src, g.dst = viewOf(src), viewOf(dst)
 	}
 	if err != nil || !g.kept {
 		g.drop()
@@ -79,10 +78,8 @@ func (c *Comm) sendRecv(ctx context.Context, src tensor.Tensor, to int, dst tens
 // grouping is what the calls of a group are worked out with, kept to save allocations. Between groups it holds nothing of them, but for
 // a SendRecv that may come again.
 type grouping struct {
-	pair     [2]Call // of SendRecv
-	kept     bool    // members and jobs are pair's
-	src, dst view    // of pair, if it is kept
-
+	pair    [2]Call // of SendRecv
+	kept    bool    // members and jobs are pair's
 	own     []*Call // a rank's transfers to itself
 	members []member
 	jobs    []*executor.Job
@@ -152,10 +149,8 @@ func (c *Comm) runCalls(ctx context.Context, g *grouping, calls []Call) error {
 	if err := c.apart(g, calls); err != nil {
 		return err
 	}
-	if len(g.own) > 0 {
-		if err := c.runOwn(ctx, g.own); err != nil {
-			return err
-		}
+	if err := c.runOwn(ctx, g.own); err != nil {
+		return err
 	}
 	if len(g.members) == 0 {
 		return nil
@@ -213,14 +208,8 @@ func (c *Comm) assemble(g *grouping, calls []Call) error {
 	g.exchange = sends && receives
 	if collectives {
 		slices.SortStableFunc(g.members, func(a, b member) int {
-			if at, bt := a.call.Kind >= Send, b.call.Kind >= Send; at || bt {
-				switch {
-				case at && bt:
-					return 0
-				case at:
-					return 1
-				}
-				return -1
+			if max(a.call.Kind, b.call.Kind) >= Send { // transfers come last, as they are listed
+				return cmp.Compare(min(a.call.Kind, Send), min(b.call.Kind, Send))
 			}
 			return cmp.Or(cmp.Compare(a.plan.sort.A, b.plan.sort.A), cmp.Compare(a.plan.sort.B, b.plan.sort.B), cmp.Compare(a.plan.fp, b.plan.fp))
 		})
