@@ -18,8 +18,8 @@ func (e *Engine) combine(l *lane, a *action, dsts, srcs [][]byte, n int) {
 		return
 	}
 	leave := a.leaves && l.leaves(dsts, srcs, n)
-	there := &srcs[0][0] == &dsts[0][0] // as what was read in a peer's process is: nothing is stored
-	if len(a.sends) == 0 || n < storeMin || !a.sendTo[0].Mapped() || there {
+	if len(a.sends) == 0 || n < storeMin || !a.sendTo[0].Mapped() ||
+		&srcs[0][0] == &dsts[0][0] { // as where it was read in a peer's process: nothing is stored
 		e.combineBy(l, a, dsts, srcs, n, ways{leave: leave})
 		return
 	}

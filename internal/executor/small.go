@@ -29,6 +29,8 @@ const (
 // patience returns how many looks in vain a sprint waits for, and for how many of them it polls the mesh once.
 func (e *Engine) patience(p *Plan) (most, every int) {
 	switch {
+	case !e.wire && e.wait.Spins == 0: // each is a yield
+		return checkEvery, 0
 	case !e.wire:
 		return sprintPolls, 0
 	case e.early && p.longest <= link.SealedBytes:
@@ -76,9 +78,6 @@ func (e *Engine) sprint() error {
 			m, v := e.patience(j.Plan)
 			most, every = min(most, m), min(every, v)
 		}
-	}
-	if e.wait.Spins == 0 {
-		most = checkEvery
 	}
 	for polls := 0; polls < most; polls++ {
 		for i := range e.lanes {
@@ -133,9 +132,6 @@ func (e *Engine) dart(j *Job) (over bool, err error) {
 	l.call.Set(&j.Args.Call)
 	acts := j.Plan.lanes[0]
 	most, every := e.patience(j.Plan)
-	if e.wait.Spins == 0 {
-		most = checkEvery
-	}
 	for polls := 0; polls < most; {
 		a := &acts[l.at]
 		did := e.carry(l, a)
